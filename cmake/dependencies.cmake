@@ -1,0 +1,16 @@
+# Everything that is not ours; fetched by scripts/bootstrap.sh.
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(CLI11 REQUIRED)
+pkg_check_modules(TREE_SITTER REQUIRED IMPORTED_TARGET tree-sitter)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+
+set(grammar ${CMAKE_SOURCE_DIR}/.deps/tree_sitter_python-0.23.6/src)
+if(NOT EXISTS ${grammar}/parser.c)
+  message(FATAL_ERROR "The Python grammar is missing; run scripts/bootstrap.sh")
+endif()
+add_library(tree_sitter_python STATIC ${grammar}/parser.c ${grammar}/scanner.c)
+target_include_directories(tree_sitter_python PRIVATE ${grammar})
+target_compile_options(tree_sitter_python PRIVATE -w)

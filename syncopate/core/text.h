@@ -1,0 +1,24 @@
+// Small text helpers for messages and reports.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace syncopate {
+
+/// The candidate with the smallest edit distance to `word`, if it is near enough to be what was meant
+/// (distance <= max(2, length/3)); else "".
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+/// "unknown key 'rank'; did you mean 'ranks'? known keys: a, b" - the remedy half of an unknown-name error.
+std::string suggest(std::string_view word, std::span<const std::string> candidates);
+
+/// "1.50 MiB", "512 B".
+std::string format_bytes(std::int64_t bytes);
+
+/// 128-bit content hash (XXH3) as 32 hexadecimal digits. Detects accidental change; not for adversaries.
+std::string content_hash(std::string_view text);
+
+}  // namespace syncopate

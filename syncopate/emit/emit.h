@@ -1,0 +1,20 @@
+// Readable Triton source of a fused kernel: the user's file, edited in place.
+#pragma once
+
+#include <string>
+
+#include "syncopate/kernel/tile_kernel.h"
+
+namespace syncopate {
+
+struct FusedSource {
+  std::string text;      ///< a whole Python file that needs only Triton
+  std::string function;  ///< the fused kernel's name
+};
+
+/// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
+/// The text does not depend on rank, schedule or sizes: those are tables that it reads. Its parameters are the local
+/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited so.
+FusedSource emit_fused(const TileKernel& kernel);
+
+}  // namespace syncopate

@@ -1,0 +1,87 @@
+// Running a kernel for real: one Worker is one program instance (a thread block) of a lowered kernel, with its
+// memory and its flags supplied by an Environment. bf16/fp16/fp8 round as the hardware does; tl.dot accumulates in
+// fp32 in ascending k.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "syncopate/core/dtype.h"
+#include "syncopate/core/source.h"
+#include "syncopate/kernel/program.h"
+
+namespace syncopate {
+
+enum class AccessKind : std::uint8_t { read, write, atomic };
+
+/// `count` consecutive elements of a buffer from element `offset`.
+struct Run {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+/// A pointer argument: element 0 of buffer `buffer` of the Environment.
+struct BufferArgument {
+  int buffer = 0;
+  Dtype dtype = Dtype::fp32;
+};
+using Argument = std::variant<std::int64_t, double, bool, BufferArgument>;
+using Arguments = std::map<std::string, Argument>;
+
+/// A wait that the kernel asked for: flags[slot] >= expected.
+struct WaitRequest {
+  int flags_buffer = 0;
+  std::int64_t slot = 0;
+  std::int64_t expected = 0;
+  std::int64_t tile = -1;  ///< what the kernel says it is about to work on: the slot in the rank's tile order
+  SourceLocation where;
+};
+
+/// The world of a worker. The host floor implements it. Called on the thread that steps the worker.
+class Environment {
+ public:
+  virtual ~Environment() = default;
+  /// Announces an access of whole runs and returns the bytes of the whole buffer. The environment checks bounds,
+  /// order and poison; it may throw to report what it found. `where` is the kernel's source line.
+  virtual std::span<std::byte> access(int buffer, AccessKind kind, std::span<const Run> runs,
+                                      const SourceLocation& where) = 0;
+  /// Whether the wait is satisfied; if not, the worker becomes blocked and asks again at its next step.
+  virtual bool wait(const WaitRequest& request) = 0;
+};
+
+/// One running program instance. Not thread-safe; distinct workers are independent.
+class Worker {
+ public:
+  enum class State : std::uint8_t { running, blocked, finished };
+
+  /// `program_ids`/`program_counts` are the grid position and size per axis (axis 0 first, missing axes are 0 of 1).
+  /// Throws UserError if an argument is missing or unknown.
+  Worker(std::shared_ptr<const Program> program, const Arguments& arguments, std::vector<std::int64_t> program_ids,
+         std::vector<std::int64_t> program_counts, Environment& environment);
+  ~Worker();
+  Worker(Worker&&) noexcept;
+  Worker& operator=(Worker&&) noexcept;
+
+  /// Runs until after the next memory access, or until a wait is not satisfied, or to the end.
+  State step();
+  State state() const;
+  /// The wait that blocks this worker (only while blocked).
+  const WaitRequest& blocked_on() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Runs one program instance to its end in an environment in which no wait ever blocks.
+void run_to_end(std::shared_ptr<const Program> program, const Arguments& arguments,
+                std::vector<std::int64_t> program_ids, std::vector<std::int64_t> program_counts,
+                Environment& environment);
+
+}  // namespace syncopate

@@ -1,0 +1,55 @@
+// Which regions of which tensors each tile of a kernel reads and writes: exact, found by running the kernel over
+// index ranges instead of elements. Scalars are concrete; a block of indices is an affine form of its lane numbers
+// with the box of lanes that masks leave; data is unknown.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "syncopate/core/dtype.h"
+#include "syncopate/core/region.h"
+#include "syncopate/kernel/program.h"
+#include "syncopate/kernel/tile_kernel.h"
+
+namespace syncopate {
+
+/// The tensor behind a pointer parameter: row-major, contiguous.
+struct TensorBinding {
+  std::string name;  ///< for messages
+  Shape shape;
+  Dtype dtype = Dtype::fp32;
+};
+/// By parameter name.
+using TensorBindings = std::map<std::string, TensorBinding>;
+
+/// Disjointness is not promised; each region is a box inside the tensor's shape.
+struct ParameterAccess {
+  std::string parameter;
+  std::vector<Region> reads;
+  std::vector<Region> writes;
+};
+
+struct TileFootprint {
+  std::vector<std::int64_t> index;  ///< values of the scheduler's index variables
+  std::vector<ParameterAccess> accesses;  ///< by parameter, in the order of the function's parameters; no empty ones
+};
+
+/// All tiles of a launch.
+struct TileSpace {
+  std::vector<std::string> axes;          ///< the index variables
+  std::vector<std::int64_t> extents;      ///< per axis: largest index + 1
+  std::vector<TileFootprint> tiles;       ///< in the local kernel's own order: ascending program id / loop counter
+};
+
+/// Analyses every tile of a launch with these arguments. For persistent kernels the tiles are those of the loop;
+/// for one-program-per-tile kernels the grid is the `grid` given (programs in all), or, when it is 0, the number of
+/// programs that writes every element of every written tensor.
+/// Throws UserError, at the kernel's line, if: an argument is missing or unknown; a tensor's declared shape, or
+/// element type, disagrees with a descriptor; an access falls outside its tensor; an address or a tile index or a
+/// branch around an access depends on data; an access is not a box; two tiles write the same element; or the kernel
+/// leaves part of an output unwritten.
+TileSpace analyse_tiles(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors,
+                        std::int64_t grid = 0);
+
+}  // namespace syncopate

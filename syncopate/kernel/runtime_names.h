@@ -1,0 +1,26 @@
+// Names that the emitted kernel, the evaluator and every executor agree on.
+#pragma once
+
+namespace syncopate {
+
+/// The helper of the emitted prelude that waits for a flag:
+///   syncopate_wait(flags, slot, expected, tile, record, time_limit) -> int32
+/// Blocks until the 64-bit counter flags[slot] is >= expected (acquire, system scope) and returns 0; the caller adds
+/// the result to the addresses of what the wait guards. After `time_limit` nanoseconds it writes what it waited for to
+/// `record` and returns. On a GPU it is inline assembly; the machine that runs kernels on CPU ranks implements it.
+inline constexpr const char* kWaitHelper = "syncopate_wait";
+
+/// The parameters of a fused kernel after those of the local kernel, in this order.
+namespace runtime_parameter {
+inline constexpr const char* kRank = "syncopate_rank";             ///< int32: this rank
+inline constexpr const char* kWorldSize = "syncopate_world_size";  ///< int32: number of ranks
+inline constexpr const char* kTiles = "syncopate_tiles";           ///< *int64: KernelTables::tiles
+inline constexpr const char* kTileCount = "syncopate_tile_count";  ///< int32: rows of it
+inline constexpr const char* kWaits = "syncopate_waits";           ///< *int64: KernelTables::waits
+inline constexpr const char* kFlags = "syncopate_flags";           ///< *int64: the signals homed at this rank
+inline constexpr const char* kEpoch = "syncopate_epoch";           ///< *int64: one element, the launch's number
+inline constexpr const char* kRecord = "syncopate_record";         ///< *int64: 8 elements, a missed wait's record
+inline constexpr const char* kTimeLimit = "syncopate_time_limit";  ///< int64: nanoseconds a wait may take
+}  // namespace runtime_parameter
+
+}  // namespace syncopate

@@ -1,0 +1,66 @@
+// An operator as its user states it: a local kernel, its tensors, and for each tensor where it lives before the
+// operator and what the kernel reads or writes inside it. The collective follows from the difference.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "syncopate/core/dtype.h"
+#include "syncopate/core/region.h"
+#include "syncopate/core/source.h"
+#include "syncopate/kernel/program.h"
+#include "syncopate/schedule/placement.h"
+#include "syncopate/schedule/templates.h"
+
+namespace syncopate {
+
+/// Where the operator file states something; for messages.
+struct TensorStatement {
+  std::string name;
+  std::string parameter;
+  Shape shape;
+  Dtype dtype = Dtype::bf16;
+  Placement before;
+  Placement inside;
+  SourceLocation where;            ///< of the table
+  SourceLocation shape_where;
+  SourceLocation placement_where;
+};
+
+/// How one tensor's collective is carried out.
+struct CommunicationStatement {
+  std::string tensor;
+  TemplateOptions options;
+  std::string schedule_file;  ///< if not empty, the schedule is read from here instead of made from a template
+  SourceLocation where;
+  SourceLocation split_where;
+};
+
+struct OperatorStatement {
+  std::string name;
+  int ranks = 1;
+  int workers = 132;           ///< thread blocks per rank; clipped to the number of tiles
+  std::int64_t grid = 0;       ///< programs of a one-program-per-tile kernel; 0: inferred
+  std::string kernel_file;     ///< resolved against the operator file's folder
+  std::string kernel_function;
+  ScalarArguments arguments;
+  SourceLocation kernel_where;
+  std::vector<TensorStatement> tensors;                 ///< in file order
+  std::vector<CommunicationStatement> communications;
+};
+
+/// One --set: dotted key and TOML value text.
+struct Override {
+  std::string key;
+  std::string value;
+};
+
+/// Reads an operator file, with overrides applied before anything is interpreted. Throws UserError at the exact place
+/// for syntax errors, unknown keys (naming the nearest known one), wrong types, unknown names in expressions.
+OperatorStatement read_operator(const std::string& path, const std::vector<Override>& overrides = {});
+
+}  // namespace syncopate

@@ -1,0 +1,118 @@
+// The communication schedule: what is moved between ranks, chunk by chunk, and what must happen first. It knows
+// ranks, tensors and chunks; it knows nothing of kernels, engines or signals.
+//
+// Semantics. Every rank has a list of operators. An operator may start as soon as all of its dependencies have
+// completed; its place in the list is a priority (operators of one rank and one port are issued in list order), not
+// a dependency, and nothing may rely on it for correctness. A P2P copies its source chunk, as the source rank holds
+// it, into its destination chunk on the destination rank; with a reduction it adds instead. A P2P listed at its
+// source is a push, listed at its destination a pull.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "syncopate/core/dtype.h"
+#include "syncopate/core/region.h"
+#include "syncopate/core/source.h"
+#include "syncopate/schedule/placement.h"
+
+namespace syncopate {
+
+/// A global tensor, and what each rank holds of it before the schedule runs and must hold after it.
+struct LogicalTensor {
+  std::string name;
+  Shape shape;
+  Dtype dtype = Dtype::bf16;
+  Placement before;
+  Placement after;
+};
+
+/// A box of a global tensor: the unit of communication. Chunks are row-major views of their tensor ("layout" of the
+/// published description); other layouts would be a field here.
+struct Chunk {
+  int tensor = 0;  ///< index into Schedule::tensors
+  Region region;
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+/// This operator starts after operator `index` in the list of rank `rank` has completed.
+struct Dependency {
+  int rank = 0;
+  int index = 0;
+  friend bool operator==(const Dependency&, const Dependency&) = default;
+};
+
+enum class Reduction : std::uint8_t { none, sum };
+
+struct P2P {
+  int source_rank = 0;
+  int destination_rank = 0;
+  int source_chunk = 0;  ///< indices into Schedule::chunks
+  int destination_chunk = 0;
+  Reduction reduction = Reduction::none;
+};
+
+enum class CollectiveType : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, broadcast };
+
+/// A collective over `ranks`: source_chunks[i] is what ranks[i] contributes, destination_chunks[i] what it holds after.
+struct Collective {
+  CollectiveType type = CollectiveType::all_gather;
+  std::vector<int> ranks;
+  std::vector<int> source_chunks;
+  std::vector<int> destination_chunks;
+};
+
+struct Operator {
+  std::variant<P2P, Collective> action;
+  std::vector<Dependency> dependencies;
+  int port = 0;              ///< operators of one rank on different ports may be in flight together
+  std::uint32_t offset = 0;  ///< where a file defines it (byte offset), for messages; 0 otherwise
+};
+
+struct Schedule {
+  std::vector<LogicalTensor> tensors;
+  std::vector<Chunk> chunks;
+  std::vector<std::vector<Operator>> operators;  ///< per rank
+
+  int ranks() const { return static_cast<int>(operators.size()); }
+  const Operator& at(Dependency which) const {
+    return operators[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
+  }
+};
+
+/// Checks form: ranks and chunk indices in range, chunks inside their tensors, source and destination chunks of equal
+/// size, dependencies on operators that exist, no cycle (the message prints it). Throws UserError; `file`, if given,
+/// supplies places for the operators' offsets.
+void validate(const Schedule& schedule, const SourceFile* file = nullptr);
+
+/// All operators in an order in which every one comes after its dependencies; ties by (index, rank), so the order is
+/// one in which the ranks advance together. Requires a validated schedule.
+std::vector<Dependency> topological_order(const Schedule& schedule);
+
+/// Builds a schedule operator by operator; chunks are shared. The C++ API for user-written schedules.
+class ScheduleBuilder {
+ public:
+  explicit ScheduleBuilder(int ranks);
+  /// Returns the tensor's index.
+  int tensor(LogicalTensor tensor);
+  /// Returns the chunk's index; equal chunks get one index.
+  int chunk(int tensor, const Region& region);
+  /// Adds a push (to the source's list) or a pull (to the destination's list); returns its name for dependencies.
+  Dependency push(int source, int destination, int source_chunk, int destination_chunk,
+                  std::vector<Dependency> dependencies = {}, int port = 0, Reduction reduction = Reduction::none);
+  Dependency pull(int source, int destination, int source_chunk, int destination_chunk,
+                  std::vector<Dependency> dependencies = {}, int port = 0, Reduction reduction = Reduction::none);
+  /// Adds a collective to the list of its first rank.
+  Dependency collective(Collective collective, std::vector<Dependency> dependencies = {});
+  /// Validates and hands the schedule over.
+  Schedule build() &&;
+
+ private:
+  Dependency add(int rank, Operator op);
+  Schedule schedule_;
+  std::vector<std::vector<int>> chunks_by_tensor_hash_;
+};
+
+}  // namespace syncopate
