@@ -8,7 +8,21 @@
 namespace syncopate {
 
 enum class Dtype : std::uint8_t {
-  boolean, int8, int16, int32, int64, uint8, uint16, uint32, uint64, fp8e4m3, fp8e5m2, fp16, bf16, fp32, fp64
+  boolean,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  fp8e4m3,
+  fp8e5m2,
+  fp16,
+  bf16,
+  fp32,
+  fp64
 };
 
 /// Bytes of one element.

@@ -20,10 +20,10 @@ class Json {
   using Member = std::pair<std::string, Json>;
 
   Json() = default;
-  Json(bool value) : kind_(Kind::boolean), integer_(value) {}  // NOLINT: values convert
-  Json(int value) : kind_(Kind::integer), integer_(value) {}   // NOLINT
-  Json(std::int64_t value) : kind_(Kind::integer), integer_(value) {}  // NOLINT
-  Json(double value) : kind_(Kind::number), number_(value) {}          // NOLINT
+  Json(bool value) : kind_(Kind::boolean), integer_(value) {}                  // NOLINT: values convert
+  Json(int value) : kind_(Kind::integer), integer_(value) {}                   // NOLINT
+  Json(std::int64_t value) : kind_(Kind::integer), integer_(value) {}          // NOLINT
+  Json(double value) : kind_(Kind::number), number_(value) {}                  // NOLINT
   Json(std::string value) : kind_(Kind::string), string_(std::move(value)) {}  // NOLINT
   Json(const char* value) : kind_(Kind::string), string_(value) {}             // NOLINT
   static Json array(std::vector<Json> items = {});

@@ -71,8 +71,7 @@ Region hull(const Region& a, const Region& b) {
   if (a.empty()) return b;
   if (b.empty()) return a;
   Region result = a;
-  for (int d = 0; d < a.dimensions(); ++d)
-    result[d] = {std::min(a[d].begin, b[d].begin), std::max(a[d].end, b[d].end)};
+  for (int d = 0; d < a.dimensions(); ++d) result[d] = {std::min(a[d].begin, b[d].begin), std::max(a[d].end, b[d].end)};
   return result;
 }
 

@@ -12,7 +12,7 @@ namespace syncopate {
 /// (distance <= max(2, length/3)); else "".
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-/// "unknown key 'rank'; did you mean 'ranks'? known keys: a, b" - the remedy half of an unknown-name error.
+/// "did you mean 'ranks'? known: name, ranks" - the remedy half of an unknown-name error.
 std::string suggest(std::string_view word, std::span<const std::string> candidates);
 
 /// "1.50 MiB", "512 B".

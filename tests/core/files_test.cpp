@@ -1,0 +1,64 @@
+#include "syncopate/core/files.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "syncopate/core/error.h"
+
+namespace syncopate {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::size_t entries() const {
+    std::size_t count = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_)) count += entry.is_regular_file() ? 1 : 0;
+    return count;
+  }
+  fs::path folder_ = fs::path(::testing::TempDir()) / ("files_test." + std::to_string(::getpid()));
+};
+
+TEST_F(Files, CommittedTogetherOrNotAtAll) {
+  {
+    FileTransaction transaction;
+    transaction.write(path("new/a.txt"), "one");
+    transaction.write(path("b.txt"), "two");
+    EXPECT_FALSE(fs::exists(path("new/a.txt")));
+  }
+  EXPECT_EQ(entries(), 0U) << "an abandoned transaction leaves nothing";
+  FileTransaction transaction;
+  transaction.write(path("new/a.txt"), "one");
+  transaction.write(path("b.txt"), "two");
+  transaction.commit();
+  EXPECT_EQ(read_file(path("new/a.txt")), "one");
+  EXPECT_EQ(entries(), 2U);
+}
+
+TEST_F(Files, ReadErrorsNameTheFile) {
+  EXPECT_THROW(read_file(path("none")), UserError);
+  try {
+    read_file(folder_.string());
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where().file, folder_.string());
+    EXPECT_EQ(error.problem(), "is a folder");
+  }
+}
+
+TEST_F(Files, WriteErrorLosesNothing) {
+  std::ofstream(path("file")) << "old";
+  FileTransaction transaction;
+  EXPECT_THROW(transaction.write(path("file/child"), "x"), UserError);
+  EXPECT_EQ(read_file(path("file")), "old");
+}
+
+}  // namespace
+}  // namespace syncopate
