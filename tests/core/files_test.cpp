@@ -20,7 +20,7 @@ class Files : public ::testing::Test {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   std::size_t entries() const {
     std::size_t count = 0;
-    for (const auto& entry : fs::recursive_directory_iterator(folder_)) count += entry.is_regular_file() ? 1 : 0;
+    for (const auto& entry : fs::recursive_directory_iterator(folder_)) count += entry.is_regular_file() ? 1U : 0U;
     return count;
   }
   fs::path folder_ = fs::path(::testing::TempDir()) / ("files_test." + std::to_string(::getpid()));

@@ -38,8 +38,8 @@ TEST(Json, StringsWithEscapesAndBracketsKeepPlaces) {
   const SourceFile source = file("[\"a\\\"],[\", {\"k]\": \"}\"}, 7]");
   const Json root = parse_json(source);
   EXPECT_EQ(root.items()[0].string(), "a\"],[");
-  EXPECT_EQ(root.items()[1].offset(), 12U);
-  EXPECT_EQ(root.items()[2].offset(), 25U);
+  EXPECT_EQ(root.items()[1].offset(), 11U);
+  EXPECT_EQ(root.items()[2].offset(), 24U);
 }
 
 TEST(Json, SyntaxErrorsNameThePlace) {

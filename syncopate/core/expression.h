@@ -1,0 +1,21 @@
+// Small integer expressions in operator files: "M", "K // ranks", "2 * cdiv(M, BLOCK_M)".
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "syncopate/core/error.h"
+
+namespace syncopate {
+
+/// Values of names.
+using Names = std::map<std::string, std::int64_t>;
+
+/// Evaluates + - * // % (floor), / (must divide without remainder), parentheses, unary minus, cdiv, min, max over
+/// 64-bit integers. Throws UserError at `where` moved right by the place in the text: syntax, unknown name (with the
+/// nearest known one), division by zero or with a remainder, overflow.
+std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where);
+
+}  // namespace syncopate
