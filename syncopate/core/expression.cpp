@@ -43,7 +43,8 @@ class Parser {
     return true;
   }
 
-  std::int64_t checked(bool overflow, std::int64_t value) const {
+  /// By reference: the caller computes `overflow` and `value` in one call, in an order C++ does not fix.
+  std::int64_t checked(bool overflow, const std::int64_t& value) const {
     if (overflow) fail("the result does not fit in 64 bits", "use smaller sizes");
     return value;
   }
