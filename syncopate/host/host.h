@@ -25,17 +25,17 @@ struct RunOptions {
   bool adversary = false;  ///< delay every transfer and every signal as long as any other agent can move
   int repeat = 1;          ///< back-to-back launches; ranks are not synchronised between them
   InputKind inputs = InputKind::small_integers;
-  bool compare = true;     ///< compare outputs with the unfused operator
+  bool compare = true;  ///< compare outputs with the unfused operator
   /// Called now and then with (tile executions done, of how many), for progress display. May throw to stop the run.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
 enum class Outcome : std::uint8_t {
-  right,        ///< every output is bitwise equal to the unfused operator's (or compare was off)
-  deadlock,     ///< nothing can move; the text says who waits for what
-  race,         ///< an access is not ordered with its conflicting partner
-  bad_access,   ///< outside a buffer, or a read of bytes that nothing ever wrote, or a second write in one launch
-  wrong_result, ///< executed, but an output differs
+  right,         ///< every output is bitwise equal to the unfused operator's (or compare was off)
+  deadlock,      ///< nothing can move; the text says who waits for what
+  race,          ///< an access is not ordered with its conflicting partner
+  bad_access,    ///< outside a buffer, or a read of bytes that nothing ever wrote, or a second write in one launch
+  wrong_result,  ///< executed, but an output differs
 };
 std::string_view name_of(Outcome outcome);
 

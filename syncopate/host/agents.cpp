@@ -1,0 +1,17 @@
+#include "syncopate/host/agents.h"
+
+namespace syncopate {
+
+AgentLayout::AgentLayout(const Plan& plan) {
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    first_.push_back(count());
+    agents_.push_back({rank, AgentKind::caller, 0});
+    const int queues = static_cast<int>(plan.programs[static_cast<std::size_t>(rank)].queues.size());
+    for (int queue = 0; queue < queues; ++queue) agents_.push_back({rank, AgentKind::queue, queue});
+    first_worker_.push_back(count());
+    for (int worker = 0; worker < plan.workers; ++worker) agents_.push_back({rank, AgentKind::worker, worker});
+  }
+  first_.push_back(count());
+}
+
+}  // namespace syncopate

@@ -1,0 +1,39 @@
+// Who acts on CPU ranks: on every rank one caller, who puts inputs in place and takes outputs away, the queues of
+// transfers, and the workers that run the kernel. Agents are numbered, rank by rank.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "syncopate/plan/plan.h"
+
+namespace syncopate {
+
+enum class AgentKind : std::uint8_t { caller, queue, worker };
+
+struct Agent {
+  int rank = 0;
+  AgentKind kind = AgentKind::caller;
+  int index = 0;  ///< among the queues or workers of its rank
+};
+
+class AgentLayout {
+ public:
+  explicit AgentLayout(const Plan& plan);
+
+  int count() const { return static_cast<int>(agents_.size()); }
+  const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
+  int caller(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
+  int queue(int rank, int index) const { return caller(rank) + 1 + index; }
+  int worker(int rank, int index) const { return first_worker_[static_cast<std::size_t>(rank)] + index; }
+  /// The queues and workers of a rank are the agents [first, last).
+  int first_child(int rank) const { return caller(rank) + 1; }
+  int last_child(int rank) const { return first_[static_cast<std::size_t>(rank) + 1]; }
+
+ private:
+  std::vector<Agent> agents_;
+  std::vector<int> first_;         ///< per rank, and the end
+  std::vector<int> first_worker_;  ///< per rank
+};
+
+}  // namespace syncopate

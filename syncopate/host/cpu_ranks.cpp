@@ -1,0 +1,198 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "syncopate/host/caller.h"
+#include "syncopate/host/deadlock.h"
+#include "syncopate/host/failure.h"
+#include "syncopate/host/host.h"
+#include "syncopate/host/queue_agent.h"
+#include "syncopate/host/references.h"
+#include "syncopate/host/unfused.h"
+#include "syncopate/host/worker_agent.h"
+#include "syncopate/host/world.h"
+
+namespace syncopate {
+namespace {
+
+/// Compares the outputs of launches as they come and keeps the last launch that every rank has completed.
+class Results {
+ public:
+  Results(World& world, std::shared_ptr<const Program> local) : world_(world), local_(std::move(local)) {}
+
+  void take(int rank, std::int64_t launch, std::vector<Bytes> outputs) {
+    const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
+    if (world_.options.compare) {
+      const std::vector<Bytes> expected = run_unfused(world_.plan, local_, inputs);
+      if (const auto difference = first_difference(world_.plan, rank, launch, outputs, expected))
+        throw Failure(Outcome::wrong_result, *difference);
+    }
+    Launch& entry = open_[launch];
+    entry.data.inputs.resize(static_cast<std::size_t>(world_.plan.ranks));
+    entry.data.outputs.resize(static_cast<std::size_t>(world_.plan.ranks));
+    entry.data.inputs[static_cast<std::size_t>(rank)] = inputs;
+    entry.data.outputs[static_cast<std::size_t>(rank)] = std::move(outputs);
+    if (++entry.ranks < world_.plan.ranks) return;
+    world_.report.last = std::move(entry.data);
+    open_.erase(launch);
+    world_.drop_inputs(launch);
+  }
+
+ private:
+  struct Launch {
+    int ranks = 0;
+    LaunchData data;
+  };
+  World& world_;
+  std::shared_ptr<const Program> local_;
+  std::map<std::int64_t, Launch> open_;
+};
+
+/// All agents, and the loop that moves them.
+class Machine {
+ public:
+  Machine(World& world, Results& results, const std::shared_ptr<const Program>& fused)
+      : world_(world), running_(static_cast<std::size_t>(world.plan.ranks), 0) {
+    for (int rank = 0; rank < world.plan.ranks; ++rank) {
+      callers_.emplace_back(world, rank, [&results](int from, std::int64_t launch, std::vector<Bytes> outputs) {
+        results.take(from, launch, std::move(outputs));
+      });
+      world.scheduler.add(world.layout.caller(rank));
+    }
+    children_.resize(static_cast<std::size_t>(world.layout.count()));
+    for (int agent = 0; agent < world.layout.count(); ++agent) {
+      if (world.layout.at(agent).kind == AgentKind::caller) continue;
+      Child& child = children_[static_cast<std::size_t>(agent)];
+      if (world.layout.at(agent).kind == AgentKind::queue) {
+        child.queue = std::make_unique<QueueAgent>(world, agent);
+      } else {
+        child.worker = std::make_unique<WorkerAgent>(world, agent, fused);
+      }
+      world.suspend(agent, {Pending::Kind::launch});
+    }
+  }
+
+  void run() {
+    while (!world_.scheduler.idle()) {
+      ++world_.report.steps;
+      const int agent = world_.scheduler.pick();
+      if (world_.layout.at(agent).kind == AgentKind::caller) {
+        step_caller(agent);
+      } else {
+        step_child(agent);
+      }
+    }
+    for (int rank = 0; rank < world_.plan.ranks; ++rank)
+      if (world_.pending(world_.layout.caller(rank)).kind != Pending::Kind::ended)
+        throw Failure(Outcome::deadlock, describe_deadlock(world_));
+  }
+
+ private:
+  struct Child {
+    std::unique_ptr<QueueAgent> queue;
+    std::unique_ptr<WorkerAgent> worker;
+  };
+
+  void step_caller(int agent) {
+    const int rank = world_.layout.at(agent).rank;
+    if (callers_[static_cast<std::size_t>(rank)].step() == Caller::Action::start_children) start_children(rank);
+  }
+
+  void start_children(int rank) {
+    const int caller = world_.layout.caller(rank);
+    const std::int64_t launch = world_.launch(rank);
+    const Clock known = world_.history.release(caller);
+    world_.memory.set_epoch(rank, launch);
+    for (int agent = world_.layout.first_child(rank); agent < world_.layout.last_child(rank); ++agent) {
+      world_.history.join(agent, known);
+      Child& child = children_[static_cast<std::size_t>(agent)];
+      if (child.queue) {
+        child.queue->start(launch);
+      } else {
+        child.worker->start(launch);
+      }
+      world_.resume(agent);
+      ++running_[static_cast<std::size_t>(rank)];
+    }
+    world_.suspend(caller, {Pending::Kind::children});
+  }
+
+  void step_child(int agent) {
+    Child& child = children_[static_cast<std::size_t>(agent)];
+    if (!(child.queue ? child.queue->step() : child.worker->step())) return;
+    const int rank = world_.layout.at(agent).rank;
+    const int caller = world_.layout.caller(rank);
+    world_.history.join(caller, world_.history.release(agent));
+    world_.suspend(agent, {Pending::Kind::launch});
+    if (--running_[static_cast<std::size_t>(rank)] == 0) world_.resume(caller);
+  }
+
+  World& world_;
+  std::deque<Caller> callers_;
+  std::vector<Child> children_;  ///< by agent; empty for callers
+  std::vector<int> running_;     ///< per rank: children that are not done
+};
+
+/// A signal that is not raised as often as it says starves or misleads a wait of some later launch, even if no wait of
+/// this run noticed.
+void check_signal_counts(const World& world) {
+  for (std::size_t signal = 0; signal < world.plan.signals.size(); ++signal) {
+    const std::int64_t stated = world.plan.signals[signal].per_launch;
+    const auto raised = static_cast<std::int64_t>(world.signals.raisers(static_cast<int>(signal)).size());
+    if (raised == stated) continue;
+    throw Failure(raised < stated ? Outcome::deadlock : Outcome::race,
+                  fmt::format("{} is raised {} times in a launch, not {}: {}",
+                              world.describer.signal(static_cast<int>(signal)), raised, stated,
+                              raised < stated ? "sooner or later a wait for it never ends"
+                                              : "sooner or later a wait for it ends too early"));
+  }
+}
+
+}  // namespace
+
+std::string_view name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::right:
+      return "right";
+    case Outcome::deadlock:
+      return "deadlock";
+    case Outcome::race:
+      return "race";
+    case Outcome::bad_access:
+      return "bad access";
+    case Outcome::wrong_result:
+      return "wrong result";
+  }
+  throw InternalError("outcome without a name");
+}
+
+RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options) {
+  check_internal(options.repeat >= 1, "a run needs at least one launch");
+  if (const auto problem = broken_reference(plan)) {
+    RunReport report;
+    report.outcome = Outcome::bad_access;
+    report.message = *problem;
+    return report;
+  }
+  const KernelPart& kernel = plan.kernel;
+  const auto fused = load_program("fused.py", kernel.fused_source, kernel.fused_function);
+  const auto local = options.compare ? load_program(kernel.file, kernel.local_source, kernel.function)
+                                     : std::shared_ptr<const Program>();
+  World world(plan, options);
+  try {
+    Results results(world, local);
+    Machine machine(world, results, fused);
+    machine.run();
+    check_signal_counts(world);
+  } catch (const Failure& failure) {
+    world.report.outcome = failure.outcome();
+    world.report.message = failure.what();
+  }
+  return std::move(world.report);
+}
+
+}  // namespace syncopate

@@ -1,0 +1,135 @@
+#include "syncopate/host/inputs.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "syncopate/host/random.h"
+
+namespace syncopate {
+namespace {
+
+/// Any element but a floating one of eight bytes, which load_element does not know.
+void write_float(std::byte* address, Dtype dtype, double value) {
+  if (dtype == Dtype::fp64) {
+    std::memcpy(address, &value, sizeof value);
+  } else {
+    store_element(address, dtype, static_cast<float>(value));
+  }
+}
+
+void fill(Bytes& bytes, std::span<const std::byte> pattern) {
+  for (std::size_t at = 0; at < bytes.size(); at += pattern.size())
+    std::memcpy(bytes.data() + at, pattern.data(), pattern.size());
+}
+
+using Element = std::array<std::byte, 8>;
+
+/// The bytes of -1, 0 and 1; unsigned types and booleans have 1 for -1.
+std::array<Element, 3> encode_units(Dtype dtype) {
+  std::array<Element, 3> elements{};
+  for (int value = -1; value <= 1; ++value) {
+    Element& element = elements[static_cast<std::size_t>(value + 1)];
+    if (is_floating(dtype)) {
+      write_float(element.data(), dtype, value);
+    } else if (is_signed_integer(dtype)) {
+      std::memset(element.data(), value < 0 ? 0xff : 0, element.size());
+      if (value > 0) element[0] = std::byte{1};
+    } else if (value != 0) {
+      element[0] = std::byte{1};
+    }
+  }
+  return elements;
+}
+
+/// Half of the elements are zero and the others -1 or 1, so that sums of thousands of products stay below 256 and are
+/// exact even in bf16.
+void fill_units(Bytes& bytes, Dtype dtype, Random& random) {
+  const std::array<Element, 3> units = encode_units(dtype);
+  const std::array<const Element*, 4> choices = {&units[0], &units[1], &units[1], &units[2]};
+  const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
+  std::uint64_t bits = 0;
+  int left = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    if (left == 0) {
+      bits = random.next();
+      left = 32;
+    }
+    std::memcpy(bytes.data() + at, choices[bits & 3]->data(), size);
+    bits >>= 2;
+    --left;
+  }
+}
+
+void fill_reals(Bytes& bytes, Dtype dtype, Random& random) {
+  const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    // 53 random bits give every multiple of 2^-52 in [-1, 1).
+    const double value = static_cast<double>(random.next() >> 11) * 0x1p-52 - 1.0;
+    write_float(bytes.data() + at, dtype, value);
+  }
+}
+
+}  // namespace
+
+void poison(Bytes& bytes, Dtype dtype) {
+  Element pattern;
+  pattern.fill(std::byte{0x5a});
+  if (is_floating(dtype)) write_float(pattern.data(), dtype, std::numeric_limits<double>::quiet_NaN());
+  fill(bytes, std::span(pattern).first(static_cast<std::size_t>(size_in_bytes(dtype))));
+}
+
+Bytes poison(Dtype dtype, std::int64_t elements) {
+  Bytes bytes(static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_in_bytes(dtype)));
+  poison(bytes, dtype);
+  return bytes;
+}
+
+Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream) {
+  Bytes bytes(static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_in_bytes(dtype)));
+  Random random(stream);
+  // "Reals" of an integer type would be zeros.
+  if (kind == InputKind::reals && is_floating(dtype)) {
+    fill_reals(bytes, dtype, random);
+  } else {
+    fill_units(bytes, dtype, random);
+  }
+  return bytes;
+}
+
+bool is_shared(const Buffer& buffer) { return buffer.symmetric; }
+
+bool is_input(const Buffer& buffer) {
+  return std::any_of(buffer.held.begin(), buffer.held.end(), [](const Region& held) { return !held.empty(); });
+}
+
+std::vector<bool> written_by_tiles(const Plan& plan) {
+  std::vector<bool> written(plan.buffers.size(), false);
+  for (const Tile& tile : plan.tiles)
+    for (const TileAccess& access : tile.writes)
+      if (!access.region.empty()) written[static_cast<std::size_t>(access.buffer)] = true;
+  return written;
+}
+
+std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions& options, std::int64_t launch) {
+  const auto ranks = static_cast<std::size_t>(plan.ranks);
+  std::vector<std::vector<Bytes>> inputs(ranks, std::vector<Bytes>(plan.buffers.size()));
+  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
+    const Buffer& about = plan.buffers[buffer];
+    if (!is_input(about)) continue;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (rank > 0 && is_shared(about)) {
+        inputs[rank][buffer] = inputs[0][buffer];
+        continue;
+      }
+      std::uint64_t stream = mix_bits(options.seed + 1);
+      for (const std::uint64_t part : {static_cast<std::uint64_t>(launch), std::uint64_t{buffer}, std::uint64_t{rank}})
+        stream = mix_bits(stream ^ mix_bits(part + 1));
+      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), options.inputs, stream);
+    }
+  }
+  return inputs;
+}
+
+}  // namespace syncopate

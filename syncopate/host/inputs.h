@@ -1,0 +1,30 @@
+// The values that CPU ranks compute with.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "syncopate/host/host.h"
+
+namespace syncopate {
+
+/// `elements` elements that nobody has written: quiet NaNs; 0x5a5a... in integers.
+Bytes poison(Dtype dtype, std::int64_t elements);
+void poison(Bytes& bytes, Dtype dtype);
+
+/// The tensor that `stream` names; equal streams give equal values.
+Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream);
+
+/// Whether the buffer holds one tensor that the ranks share (each has its part before the launch), or every rank
+/// has its own.
+bool is_shared(const Buffer& buffer);
+/// Whether callers fill any of it.
+bool is_input(const Buffer& buffer);
+/// Per buffer, whether tiles write it.
+std::vector<bool> written_by_tiles(const Plan& plan);
+
+/// What the unfused kernel reads on each rank in one launch: inputs[rank][buffer], empty for what is no input.
+/// Shared tensors are the same on all ranks.
+std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions& options, std::int64_t launch);
+
+}  // namespace syncopate

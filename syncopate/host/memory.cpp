@@ -1,0 +1,111 @@
+#include "syncopate/host/memory.h"
+
+#include <fmt/format.h>
+
+#include "syncopate/host/failure.h"
+#include "syncopate/host/inputs.h"
+
+namespace syncopate {
+namespace {
+
+constexpr const char* kNotOrdered = "and nothing orders the two";
+
+}  // namespace
+
+Memory::Memory(const Plan& plan, const History& history, const Describer& describer)
+    : plan_(plan), history_(history), describer_(describer) {
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    RankMemory memory;
+    for (const Buffer& buffer : plan.buffers) {
+      memory.buffers.push_back(poison(buffer.dtype, volume(buffer.shape)));
+      memory.shadows.emplace_back(volume(buffer.shape));
+    }
+    memory.tables = kernel_tables(plan, rank);
+    memory.flags.assign(static_cast<std::size_t>(signal_count(plan, rank)), 0);
+    ranks_.push_back(std::move(memory));
+  }
+}
+
+std::span<std::byte> Memory::read(int rank, int buffer, std::span<const Run> runs, EventId event,
+                                  const SourceLocation& where) {
+  RankMemory& memory = at(rank);
+  const auto index = static_cast<std::size_t>(buffer);
+  if (const auto conflict = memory.shadows[index].read(history_, event, runs))
+    fail_read(rank, buffer, *conflict, event, where);
+  return memory.buffers[index];
+}
+
+std::span<std::byte> Memory::write(int rank, int buffer, std::span<const Run> runs, EventId event,
+                                   const SourceLocation& where) {
+  RankMemory& memory = at(rank);
+  const auto index = static_cast<std::size_t>(buffer);
+  if (const auto conflict = memory.shadows[index].write(history_, event, runs))
+    fail_write(rank, buffer, *conflict, event, where);
+  return memory.buffers[index];
+}
+
+std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
+  RankMemory& memory = at(rank);
+  switch (buffer) {
+    case RuntimeBuffer::tiles:
+      return std::as_writable_bytes(std::span(memory.tables.tiles));
+    case RuntimeBuffer::waits:
+      return std::as_writable_bytes(std::span(memory.tables.waits));
+    case RuntimeBuffer::flags:
+      return std::as_writable_bytes(std::span(memory.flags));
+    case RuntimeBuffer::epoch:
+      return std::as_writable_bytes(std::span(&memory.epoch, 1));
+    case RuntimeBuffer::record:
+      return std::as_writable_bytes(std::span(memory.record));
+  }
+  return {};
+}
+
+void Memory::forget(const Clock& known) {
+  for (RankMemory& memory : ranks_)
+    for (Shadow& shadow : memory.shadows) shadow.forget(history_, known);
+}
+
+std::string Memory::sentence(EventId event, const char* verb, int rank, int buffer, const Conflict& conflict,
+                             const SourceLocation& where) const {
+  const Buffer& about = plan_.buffer(buffer);
+  const Run& run = conflict.run;
+  const std::string object =
+      conflict.kind == ConflictKind::outside
+          ? fmt::format("elements {} to {} of rank {}'s {}, which has {} ({})", run.offset, run.offset + run.count,
+                        rank, about.name, volume(about.shape), to_string(about.shape))
+          : describer_.elements(rank, buffer, run);
+  const std::string place = where.to_string();
+  return fmt::format("{} {} {}{}{}", describer_.event(history_.event(event)), verb, object,
+                     place.empty() ? "" : ", at ", place);
+}
+
+void Memory::fail_read(int rank, int buffer, const Conflict& conflict, EventId event,
+                       const SourceLocation& where) const {
+  const std::string reads = sentence(event, "reads", rank, buffer, conflict, where);
+  if (conflict.kind == ConflictKind::outside) throw Failure(Outcome::bad_access, reads);
+  if (conflict.kind == ConflictKind::not_filled) {
+    const auto filler = describer_.filler(rank, buffer, conflict.run.offset);
+    if (filler)
+      throw Failure(Outcome::race, fmt::format("{}; {} writes it in every launch, {}: it had not come yet", reads,
+                                               *filler, kNotOrdered));
+    throw Failure(Outcome::bad_access, fmt::format("{}, which nothing in the plan writes", reads));
+  }
+  const std::string writer = describer_.event(history_.event(conflict.partner));
+  if (conflict.kind == ConflictKind::overwritten)
+    throw Failure(Outcome::race, fmt::format("{}; {} has overwritten it already, {}", reads, writer, kNotOrdered));
+  throw Failure(Outcome::race, fmt::format("{}; {} wrote it, {}", reads, writer, kNotOrdered));
+}
+
+void Memory::fail_write(int rank, int buffer, const Conflict& conflict, EventId event,
+                        const SourceLocation& where) const {
+  const std::string writes = sentence(event, "writes", rank, buffer, conflict, where);
+  if (conflict.kind == ConflictKind::outside) throw Failure(Outcome::bad_access, writes);
+  const std::string partner = describer_.event(history_.event(conflict.partner));
+  if (conflict.kind == ConflictKind::second_write)
+    throw Failure(Outcome::bad_access, fmt::format("{}, which {} wrote in the same launch", writes, partner));
+  const char* what = conflict.kind == ConflictKind::unordered_read ? "read" : "wrote";
+  throw Failure(Outcome::race, fmt::format("{}; {} {} it, {}", writes, partner, what, kNotOrdered));
+}
+
+}  // namespace syncopate

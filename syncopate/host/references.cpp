@@ -1,0 +1,137 @@
+#include "syncopate/host/references.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+namespace syncopate {
+namespace {
+
+bool in(std::int64_t index, std::size_t count) { return index >= 0 && index < static_cast<std::int64_t>(count); }
+
+class Checker {
+ public:
+  explicit Checker(const Plan& plan) : plan_(plan) {}
+
+  std::optional<std::string> check() {
+    const auto ranks = static_cast<std::size_t>(plan_.ranks);
+    expect(plan_.ranks >= 1, "the plan has no ranks");
+    expect(plan_.workers >= 1, "the plan has no workers");
+    expect(plan_.programs.size() == ranks,
+           fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
+    for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);
+    check_signals();
+    for (std::size_t tile = 0; tile < plan_.tiles.size(); ++tile) check_tile(tile);
+    for (std::size_t rank = 0; !problem_ && rank < ranks; ++rank) check_program(static_cast<int>(rank));
+    return problem_;
+  }
+
+ private:
+  void expect(bool condition, const std::string& problem) {
+    if (!condition && !problem_) problem_ = problem;
+  }
+
+  void check_buffer(const Buffer& buffer) {
+    expect(buffer.held.size() == static_cast<std::size_t>(plan_.ranks),
+           fmt::format("buffer {} has {} held regions for {} ranks", buffer.name, buffer.held.size(), plan_.ranks));
+    for (const Region& held : buffer.held)
+      expect(held.empty() || Region::whole(buffer.shape).contains(held),
+             fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
+                         to_string(buffer.shape)));
+  }
+
+  void check_signals() {
+    std::vector<std::vector<bool>> taken(static_cast<std::size_t>(plan_.ranks));
+    for (const Signal& signal : plan_.signals)
+      if (in(signal.home, taken.size())) taken[static_cast<std::size_t>(signal.home)].push_back(false);
+    for (const Signal& signal : plan_.signals) {
+      if (!in(signal.home, taken.size()) || !in(signal.slot, taken[static_cast<std::size_t>(signal.home)].size())) {
+        expect(false, fmt::format("signal '{}' lives in flag {} of rank {}, which does not exist", signal.name,
+                                  signal.slot, signal.home));
+        return;
+      }
+      auto flag = taken[static_cast<std::size_t>(signal.home)].begin() + signal.slot;
+      expect(!*flag, fmt::format("signal '{}' shares flag {} of rank {}", signal.name, signal.slot, signal.home));
+      *flag = true;
+    }
+  }
+
+  void check_region(int buffer, const Region& region, const std::string& where) {
+    if (!in(buffer, plan_.buffers.size())) {
+      expect(false, fmt::format("{} names buffer {} of {}", where, buffer, plan_.buffers.size()));
+      return;
+    }
+    expect(static_cast<std::size_t>(region.dimensions()) == plan_.buffer(buffer).shape.size(),
+           fmt::format("{} names {}{}, which has {} dimensions", where, plan_.buffer(buffer).name, region.to_string(),
+                       plan_.buffer(buffer).shape.size()));
+  }
+
+  void check_tile(std::size_t tile) {
+    const std::string where = fmt::format("tile {}", tile);
+    expect(
+        plan_.tiles[tile].index.size() == plan_.kernel.axes.size(),
+        fmt::format("{} has {} indices for {} axes", where, plan_.tiles[tile].index.size(), plan_.kernel.axes.size()));
+    for (const auto* accesses : {&plan_.tiles[tile].reads, &plan_.tiles[tile].writes}) {
+      for (const TileAccess& access : *accesses) {
+        check_region(access.buffer, access.region, where);
+        if (problem_) return;
+        const Buffer& buffer = plan_.buffer(access.buffer);
+        expect(Region::whole(buffer.shape).contains(access.region),
+               fmt::format("{} touches {}{}, which is outside of the buffer ({})", where, buffer.name,
+                           access.region.to_string(), to_string(buffer.shape)));
+      }
+    }
+  }
+
+  void check_waits(const std::vector<Wait>& waits, int rank, const std::string& where) {
+    for (const Wait& wait : waits) {
+      if (!in(wait.signal, plan_.signals.size())) {
+        expect(false, fmt::format("{} waits for signal {} of {}", where, wait.signal, plan_.signals.size()));
+        return;
+      }
+      const Signal& signal = plan_.signals[static_cast<std::size_t>(wait.signal)];
+      expect(signal.home == rank, fmt::format("{} of rank {} waits for signal '{}', which lives on rank {}", where,
+                                              rank, signal.name, signal.home));
+    }
+  }
+
+  void check_raises(const std::vector<int>& signals, const std::string& where) {
+    for (const int signal : signals)
+      expect(in(signal, plan_.signals.size()),
+             fmt::format("{} raises signal {} of {}", where, signal, plan_.signals.size()));
+  }
+
+  void check_program(int rank) {
+    const RankProgram& program = plan_.programs[static_cast<std::size_t>(rank)];
+    check_raises(program.start_signals, "a caller");
+    check_raises(program.completion_signals, "a caller");
+    check_waits(program.completion_waits, rank, "the caller");
+    for (const Slot& slot : program.slots) {
+      expect(in(slot.tile, plan_.tiles.size()),
+             fmt::format("rank {} runs tile {} of {}", rank, slot.tile, plan_.tiles.size()));
+      check_waits(slot.waits, rank, "a tile");
+    }
+    for (const Queue& queue : program.queues) {
+      for (std::size_t index = 0; index < queue.transfers.size(); ++index) {
+        const Transfer& transfer = queue.transfers[index];
+        const std::string where = fmt::format("transfer {} of queue '{}'", index, queue.name);
+        for (const View* view : {&transfer.source, &transfer.destination}) {
+          expect(in(view->rank, static_cast<std::size_t>(plan_.ranks)),
+                 fmt::format("{} names rank {} of {}", where, view->rank, plan_.ranks));
+          check_region(view->buffer, view->region, where);
+        }
+        check_waits(transfer.waits, rank, where);
+        check_raises(transfer.signals, where);
+      }
+    }
+  }
+
+  const Plan& plan_;
+  std::optional<std::string> problem_;
+};
+
+}  // namespace
+
+std::optional<std::string> broken_reference(const Plan& plan) { return Checker(plan).check(); }
+
+}  // namespace syncopate

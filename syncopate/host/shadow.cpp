@@ -1,0 +1,153 @@
+#include "syncopate/host/shadow.h"
+
+#include <algorithm>
+
+namespace syncopate {
+namespace {
+
+bool starts_before(const Run& a, const Run& b) { return a.offset < b.offset; }
+
+/// Number of leading elements that equal the first one. Blocks keep the inner loop vectorisable.
+std::int64_t equal_prefix(const EventId* ids, std::int64_t count) {
+  constexpr std::int64_t kBlock = 32;
+  const EventId first = ids[0];
+  std::int64_t done = 0;
+  while (count - done >= kBlock) {
+    EventId difference = 0;
+    for (std::int64_t i = 0; i < kBlock; ++i) difference |= ids[done + i] ^ first;
+    if (difference != 0) break;
+    done += kBlock;
+  }
+  while (done < count && ids[done] == first) ++done;
+  return done;
+}
+
+/// Calls `check(id, run)` for the maximal parts of `run` that one event wrote, until it reports a conflict.
+template <typename Check>
+std::optional<Conflict> for_each_writer(const std::vector<EventId>& ids, const Run& run, Check&& check) {
+  std::int64_t at = run.offset;
+  const std::int64_t end = run.offset + run.count;
+  while (at < end) {
+    const EventId* first = ids.data() + at;
+    const Run part{at, equal_prefix(first, end - at)};
+    if (std::optional<Conflict> conflict = check(*first, part)) return conflict;
+    at += part.count;
+  }
+  return std::nullopt;
+}
+
+std::optional<Conflict> check_read(const History& history, EventId reader_id, EventId writer_id, const Run& run) {
+  if (writer_id == reader_id) return std::nullopt;
+  if (writer_id == 0) return Conflict{ConflictKind::not_filled, run, 0};
+  const Event& reader = history.event(reader_id);
+  const Event& writer = history.event(writer_id);
+  if (writer.launch < reader.launch) return Conflict{ConflictKind::not_filled, run, writer_id};
+  if (writer.launch > reader.launch) return Conflict{ConflictKind::overwritten, run, writer_id};
+  if (!history.knows(reader.agent, writer_id)) return Conflict{ConflictKind::unordered_write, run, writer_id};
+  return std::nullopt;
+}
+
+std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, const Run& run) {
+  if (before_id == 0 || before_id == writer_id) return std::nullopt;
+  const Event& writer = history.event(writer_id);
+  const Event& before = history.event(before_id);
+  // A kernel may update what its caller put there; nobody else may.
+  const bool update = before.kind == EventKind::inputs && writer.kind == EventKind::tile;
+  if (before.launch == writer.launch && !update) return Conflict{ConflictKind::second_write, run, before_id};
+  if (!history.knows(writer.agent, before_id)) return Conflict{ConflictKind::unordered_write, run, before_id};
+  return std::nullopt;
+}
+
+}  // namespace
+
+void RunSet::add(Run run) {
+  if (!runs_.empty()) {
+    Run& last = runs_.back();
+    if (run.offset >= last.offset && run.offset <= last.offset + last.count) {
+      last.count = std::max(last.count, run.offset + run.count - last.offset);
+      return;
+    }
+  }
+  runs_.push_back(run);
+  if (runs_.size() > 2 * compacted_ + 512) compact();
+}
+
+void RunSet::compact() {
+  // Appending may have widened the last ordered run over nothing (it is the last), so only the tail needs sorting.
+  const auto middle = runs_.begin() + static_cast<std::ptrdiff_t>(std::min(compacted_, runs_.size()));
+  std::sort(middle, runs_.end(), starts_before);
+  std::inplace_merge(runs_.begin(), middle, runs_.end(), starts_before);
+  std::size_t kept = 0;
+  for (std::size_t i = 1; i < runs_.size(); ++i) {
+    Run& last = runs_[kept];
+    if (runs_[i].offset <= last.offset + last.count) {
+      last.count = std::max(last.count, runs_[i].offset + runs_[i].count - last.offset);
+    } else {
+      runs_[++kept] = runs_[i];
+    }
+  }
+  if (!runs_.empty()) runs_.resize(kept + 1);
+  compacted_ = runs_.size();
+}
+
+const std::vector<Run>& RunSet::runs() {
+  if (compacted_ != runs_.size()) compact();
+  return runs_;
+}
+
+std::optional<Run> RunSet::overlap(Run run) {
+  if (run.count <= 0) return std::nullopt;
+  const std::vector<Run>& all = runs();
+  auto after = std::upper_bound(all.begin(), all.end(), run, starts_before);
+  if (after != all.begin() && std::prev(after)->offset + std::prev(after)->count > run.offset) --after;
+  if (after == all.end() || after->offset >= run.offset + run.count) return std::nullopt;
+  const std::int64_t begin = std::max(run.offset, after->offset);
+  return Run{begin, std::min(run.offset + run.count, after->offset + after->count) - begin};
+}
+
+bool Shadow::inside(const Run& run) const {
+  const auto elements = static_cast<std::int64_t>(last_write_.size());
+  return run.offset >= 0 && run.count >= 0 && run.offset <= elements && run.count <= elements - run.offset;
+}
+
+std::optional<Conflict> Shadow::read(const History& history, EventId event, std::span<const Run> runs) {
+  for (const Run& run : runs) {
+    if (!inside(run)) return Conflict{ConflictKind::outside, run, 0};
+    if (auto conflict = for_each_writer(last_write_, run, [&](EventId writer, const Run& part) {
+          return check_read(history, event, writer, part);
+        }))
+      return conflict;
+  }
+  RunSet& mine = reads_[event];
+  for (const Run& run : runs)
+    if (run.count > 0) mine.add(run);
+  return std::nullopt;
+}
+
+std::optional<Conflict> Shadow::write(const History& history, EventId event, std::span<const Run> runs) {
+  const int agent = history.event(event).agent;
+  for (const Run& run : runs) {
+    if (!inside(run)) return Conflict{ConflictKind::outside, run, 0};
+    if (auto conflict = for_each_writer(last_write_, run, [&](EventId before, const Run& part) {
+          return check_write(history, event, before, part);
+        }))
+      return conflict;
+  }
+  for (auto& [reader, read] : reads_) {
+    if (history.knows(agent, reader)) continue;
+    for (const Run& run : runs)
+      if (const std::optional<Run> common = read.overlap(run))
+        return Conflict{ConflictKind::unordered_read, *common, reader};
+  }
+  for (const Run& run : runs) std::fill_n(last_write_.begin() + run.offset, run.count, event);
+  return std::nullopt;
+}
+
+void Shadow::forget(const History& history, const Clock& known) {
+  std::erase_if(reads_, [&](const auto& entry) {
+    const Event& event = history.event(entry.first);
+    return event.clock <= known[static_cast<std::size_t>(event.agent)];
+  });
+}
+
+}  // namespace syncopate

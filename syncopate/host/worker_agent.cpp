@@ -1,0 +1,108 @@
+#include "syncopate/host/worker_agent.h"
+
+#include <fmt/format.h>
+
+#include "syncopate/host/failure.h"
+#include "syncopate/kernel/runtime_names.h"
+
+namespace syncopate {
+namespace {
+
+constexpr int kRuntimeBuffers = 5;
+
+int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
+  return static_cast<int>(plan.buffers.size()) + static_cast<int>(buffer);
+}
+
+Arguments fused_arguments(const Plan& plan, int rank) {
+  Arguments arguments = kernel_arguments(plan);
+  const auto pointer = [&](RuntimeBuffer buffer) { return BufferArgument{runtime_number(plan, buffer), Dtype::int64}; };
+  const auto slots = static_cast<std::int64_t>(plan.programs[static_cast<std::size_t>(rank)].slots.size());
+  arguments[runtime_parameter::kRank] = std::int64_t{rank};
+  arguments[runtime_parameter::kWorldSize] = std::int64_t{plan.ranks};
+  arguments[runtime_parameter::kTiles] = pointer(RuntimeBuffer::tiles);
+  arguments[runtime_parameter::kTileCount] = slots;
+  arguments[runtime_parameter::kWaits] = pointer(RuntimeBuffer::waits);
+  arguments[runtime_parameter::kFlags] = pointer(RuntimeBuffer::flags);
+  arguments[runtime_parameter::kEpoch] = pointer(RuntimeBuffer::epoch);
+  arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
+  // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
+  arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
+  return arguments;
+}
+
+}  // namespace
+
+Arguments kernel_arguments(const Plan& plan) {
+  Arguments arguments;
+  for (const auto& [name, scalar] : plan.kernel.arguments)
+    std::visit([&, &name = name](auto value) { arguments[name] = value; }, scalar);
+  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
+    arguments[plan.buffers[buffer].parameter] = BufferArgument{static_cast<int>(buffer), plan.buffers[buffer].dtype};
+  return arguments;
+}
+
+WorkerAgent::WorkerAgent(World& world, int agent, std::shared_ptr<const Program> program)
+    : world_(world), agent_(agent), rank_(world.layout.at(agent).rank), program_(std::move(program)) {}
+
+void WorkerAgent::start(std::int64_t launch) {
+  launch_ = launch;
+  event_ = 0;
+  world_.set_position(agent_, -1);
+  worker_.emplace(program_, fused_arguments(world_.plan, rank_),
+                  std::vector<std::int64_t>{world_.layout.at(agent_).index},
+                  std::vector<std::int64_t>{world_.plan.workers}, *this);
+}
+
+bool WorkerAgent::step() { return worker_->step() == Worker::State::finished; }
+
+std::span<std::byte> WorkerAgent::access(int buffer, AccessKind kind, std::span<const Run> runs,
+                                         const SourceLocation& where) {
+  const int buffers = static_cast<int>(world_.plan.buffers.size());
+  check_internal(buffer >= 0 && buffer < buffers + kRuntimeBuffers,
+                 "the kernel accesses a buffer that it was not given");
+  if (buffer >= buffers) return runtime_access(static_cast<RuntimeBuffer>(buffer - buffers), runs, where);
+  if (event_ == 0) event_ = world_.history.begin(agent_, launch_, EventKind::tile, world_.position(agent_));
+  std::span<std::byte> bytes;
+  if (kind != AccessKind::write) bytes = world_.memory.read(rank_, buffer, runs, event_, where);
+  if (kind != AccessKind::read) bytes = world_.memory.write(rank_, buffer, runs, event_, where);
+  return bytes;
+}
+
+std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span<const Run> runs,
+                                                 const SourceLocation& where) {
+  const std::span<std::byte> bytes = world_.memory.runtime_bytes(rank_, buffer);
+  const auto elements = static_cast<std::int64_t>(bytes.size() / sizeof(std::int64_t));
+  for (const Run& run : runs)
+    if (run.offset < 0 || run.count > elements - run.offset)
+      fail(
+          fmt::format("reads elements {} to {} of a runtime table of {}", run.offset, run.offset + run.count, elements),
+          where);
+  if (buffer == RuntimeBuffer::tiles && !runs.empty()) {
+    // The row that a worker reads says which tile it is about to work on.
+    const auto columns = static_cast<std::int64_t>(world_.plan.kernel.axes.size()) + 2;
+    const std::int64_t slot = runs.front().offset / columns;
+    if (slot != world_.position(agent_)) {
+      world_.set_position(agent_, slot);
+      event_ = 0;
+      world_.count_tile();
+    }
+  }
+  return bytes;
+}
+
+bool WorkerAgent::wait(const WaitRequest& request) {
+  if (request.flags_buffer != runtime_number(world_.plan, RuntimeBuffer::flags))
+    fail("waits for something that is not a flag", request.where);
+  const int signal = world_.signal_at(rank_, request.slot);
+  if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
+  return world_.wait(agent_, signal, request.expected);
+}
+
+void WorkerAgent::fail(const std::string& problem, const SourceLocation& where) const {
+  throw Failure(Outcome::bad_access,
+                fmt::format("{}, {}, {}, at {}", world_.describer.agent(agent_),
+                            world_.describer.tile(rank_, world_.position(agent_)), problem, where.to_string()));
+}
+
+}  // namespace syncopate

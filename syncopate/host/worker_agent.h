@@ -1,0 +1,42 @@
+// A worker of a rank: a program instance of the fused kernel, with the rank's memory and signals as its world.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "syncopate/host/world.h"
+#include "syncopate/kernel/concrete.h"
+
+namespace syncopate {
+
+/// The arguments of the local kernel: the plan's scalars, and its buffers by number.
+Arguments kernel_arguments(const Plan& plan);
+
+class WorkerAgent final : public Environment {
+ public:
+  WorkerAgent(World& world, int agent, std::shared_ptr<const Program> program);
+
+  /// Begins a launch.
+  void start(std::int64_t launch);
+  /// One step. Returns whether the worker is done with this launch.
+  bool step();
+
+  std::span<std::byte> access(int buffer, AccessKind kind, std::span<const Run> runs,
+                              const SourceLocation& where) override;
+  bool wait(const WaitRequest& request) override;
+
+ private:
+  std::span<std::byte> runtime_access(RuntimeBuffer buffer, std::span<const Run> runs, const SourceLocation& where);
+  [[noreturn]] void fail(const std::string& problem, const SourceLocation& where) const;
+
+  World& world_;
+  int agent_;
+  int rank_;
+  std::shared_ptr<const Program> program_;
+  std::optional<Worker> worker_;
+  std::int64_t launch_ = 0;
+  EventId event_ = 0;  ///< of the slot being worked on; 0 before its first access
+};
+
+}  // namespace syncopate

@@ -1,0 +1,110 @@
+#include "syncopate/host/world.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "syncopate/host/failure.h"
+#include "syncopate/host/inputs.h"
+
+namespace syncopate {
+
+World::World(const Plan& the_plan, const RunOptions& the_options)
+    : plan(the_plan),
+      options(the_options),
+      layout(the_plan),
+      describer(the_plan, layout),
+      history(layout.count()),
+      signals(the_plan, layout),
+      memory(the_plan, history, describer),
+      scheduler(layout, the_options.seed, the_options.adversary),
+      launches_(static_cast<std::size_t>(the_plan.ranks), 0),
+      positions_(static_cast<std::size_t>(layout.count()), -1),
+      pending_(static_cast<std::size_t>(layout.count())),
+      waiting_(the_plan.signals.size()) {
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    slots_.emplace_back(static_cast<std::size_t>(signal_count(plan, rank)), -1);
+  for (std::size_t signal = 0; signal < plan.signals.size(); ++signal) {
+    const Signal& about = plan.signals[signal];
+    slots_[static_cast<std::size_t>(about.home)][static_cast<std::size_t>(about.slot)] = static_cast<int>(signal);
+  }
+  for (const RankProgram& program : plan.programs) all_tiles_ += static_cast<std::int64_t>(program.slots.size());
+  all_tiles_ *= options.repeat;
+  tiles_between_reports_ = std::max<std::int64_t>(1, all_tiles_ / 200);
+}
+
+void World::suspend(int agent, Pending why) {
+  pending_[static_cast<std::size_t>(agent)] = why;
+  if (why.kind == Pending::Kind::signal) waiting_[static_cast<std::size_t>(why.signal)].push_back(agent);
+  scheduler.remove(agent);
+}
+
+void World::resume(int agent) {
+  pending_[static_cast<std::size_t>(agent)] = {};
+  scheduler.add(agent);
+}
+
+int World::signal_at(int rank, std::int64_t slot) const {
+  const std::vector<int>& slots = slots_[static_cast<std::size_t>(rank)];
+  return slot >= 0 && slot < static_cast<std::int64_t>(slots.size()) ? slots[static_cast<std::size_t>(slot)] : -1;
+}
+
+bool World::wait(int agent, const Wait& wait, std::int64_t launch) {
+  return this->wait(agent, wait.signal, signals.expected(wait, launch));
+}
+
+bool World::wait(int agent, int signal, std::int64_t expected) {
+  if (signals.value(signal) < expected) {
+    suspend(agent, {Pending::Kind::signal, signal, expected});
+    return false;
+  }
+  signals.join(signal, expected, agent, history);
+  return true;
+}
+
+void World::raise(int agent, int signal, std::int64_t launch) {
+  const int other = signals.raise(signal, launch, agent, history);
+  if (other >= 0)
+    throw Failure(
+        Outcome::race,
+        fmt::format("{} raises {} in launch {}, and nothing orders this after the raise of launch {} by {}: "
+                    "a wait for the latter could count the former",
+                    describer.agent(agent), describer.signal(signal), launch, launch - 1, describer.agent(other)));
+  const Signal& about = plan.signals[static_cast<std::size_t>(signal)];
+  memory.flag(about.home, about.slot) = signals.value(signal);
+  std::vector<int>& waiting = waiting_[static_cast<std::size_t>(signal)];
+  const auto satisfied = [&](int waiter) { return pending(waiter).expected <= signals.value(signal); };
+  const auto still = std::stable_partition(waiting.begin(), waiting.end(), satisfied);
+  const std::vector<int> woken(waiting.begin(), still);
+  waiting.erase(waiting.begin(), still);
+  for (const int waiter : woken) resume(waiter);
+}
+
+const std::vector<Bytes>& World::inputs(int rank, std::int64_t launch) {
+  auto found = inputs_.find(launch);
+  if (found == inputs_.end()) found = inputs_.emplace(launch, launch_inputs(plan, options, launch)).first;
+  return found->second[static_cast<std::size_t>(rank)];
+}
+
+void World::count_tile() {
+  ++report.tiles;
+  if (options.progress && (report.tiles % tiles_between_reports_ == 0 || report.tiles == all_tiles_))
+    options.progress(report.tiles, all_tiles_);
+}
+
+void World::forget_common_past() {
+  Clock common;
+  for (int agent = 0; agent < layout.count(); ++agent) {
+    // Who waits for a launch to begin will know all that its caller knows by then, and the caller counts.
+    const Pending::Kind kind = pending(agent).kind;
+    if (kind == Pending::Kind::launch || kind == Pending::Kind::ended) continue;
+    const Clock& clock = history.clock(agent);
+    if (common.empty()) common = clock;
+    for (std::size_t i = 0; i < common.size(); ++i) common[i] = std::min(common[i], clock[i]);
+  }
+  if (common.empty()) return;
+  memory.forget(common);
+  signals.forget(common);
+}
+
+}  // namespace syncopate
