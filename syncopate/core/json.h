@@ -71,7 +71,7 @@ class JsonReader {
   /// `what` names the object in messages. Throws UserError if `value` is not an object.
   JsonReader(const SourceFile& file, const Json& value, std::string what);
 
-  const Json& required(std::string_view key);
+  const Json& required(std::string_view key);  ///< throws UserError at the object if it is missing
   const Json* optional(std::string_view key);
   std::int64_t integer(std::string_view key);
   std::string string(std::string_view key);

@@ -10,8 +10,8 @@
 
 namespace syncopate {
 
-/// Compiles everything but the emitted source (Plan::kernel.fused_* stay empty; driver/ fills them). Throws UserError for
-/// what the user can mend. Deterministic.
+/// Compiles everything but the emitted source (Plan::kernel.fused_* stay empty; driver/ fills them). Throws UserError
+/// for what the user can mend. Deterministic.
 Plan compile_plan(const OperatorStatement& statement, const TileKernel& kernel);
 
 }  // namespace syncopate

@@ -18,7 +18,7 @@
 
 namespace syncopate {
 
-/// Where the operator file states something; for messages.
+/// One tensor. The places are for messages.
 struct TensorStatement {
   std::string name;
   std::string parameter;
@@ -26,7 +26,8 @@ struct TensorStatement {
   Dtype dtype = Dtype::bf16;
   Placement before;
   Placement inside;
-  SourceLocation where;            ///< of the table
+  SourceLocation where;  ///< of the table
+  SourceLocation parameter_where;
   SourceLocation shape_where;
   SourceLocation placement_where;
 };
@@ -43,13 +44,14 @@ struct CommunicationStatement {
 struct OperatorStatement {
   std::string name;
   int ranks = 1;
-  int workers = 132;           ///< thread blocks per rank; clipped to the number of tiles
-  std::int64_t grid = 0;       ///< programs of a one-program-per-tile kernel; 0: inferred
-  std::string kernel_file;     ///< resolved against the operator file's folder
+  int workers = 132;        ///< thread blocks per rank; clipped to the number of tiles
+  std::int64_t grid = 0;    ///< programs of a one-program-per-tile kernel; 0: inferred
+  std::string kernel_file;  ///< resolved against the operator file's folder
   std::string kernel_function;
   ScalarArguments arguments;
+  std::map<std::string, SourceLocation> argument_where;
   SourceLocation kernel_where;
-  std::vector<TensorStatement> tensors;                 ///< in file order
+  std::vector<TensorStatement> tensors;  ///< in file order
   std::vector<CommunicationStatement> communications;
 };
 

@@ -15,8 +15,8 @@
 // Signals are 64-bit counters in the memory of their home rank that only grow. A signal is raised exactly
 // `per_launch` times in every launch, so a wait with threshold t in launch e is satisfied when
 //   value >= per_launch * (e - 1) + t,   0 <= t <= per_launch.
-// Threshold 0 waits for all raises of the previous launch. A wait for t = per_launch orders everything before each of the
-// raises before the waiter; a wait for fewer orders nothing of this launch (which raises came is unknown), unless
+// Threshold 0 waits for all raises of the previous launch. A wait for t = per_launch orders everything before each of
+// the raises before the waiter; a wait for fewer orders nothing of this launch (which raises came is unknown), unless
 // per_launch raises all come from one place in a known order.
 #pragma once
 
@@ -51,9 +51,9 @@ struct Buffer {
 };
 
 struct Signal {
-  std::string name;    ///< unique, for people
-  int home = 0;        ///< the rank in whose memory it lives and where it is waited for
-  int slot = 0;        ///< its index among the signals of its home rank
+  std::string name;  ///< unique, for people
+  int home = 0;      ///< the rank in whose memory it lives and where it is waited for
+  int slot = 0;      ///< its index among the signals of its home rank
   std::int64_t per_launch = 1;
   std::string counts;  ///< what one raise means, in words
 };
@@ -73,7 +73,7 @@ struct View {
 };
 
 struct Transfer {
-  int operator_rank = 0;   ///< the schedule's operator that it realises
+  int operator_rank = 0;  ///< the schedule's operator that it realises
   int operator_index = 0;
   View source;
   View destination;
@@ -117,15 +117,15 @@ struct Tile {
 /// The kernel of the operator, before and after fusion. The plan carries both texts, so that it can be run,
 /// and its result compared with the unfused operator, from the file alone.
 struct KernelPart {
-  std::string file;             ///< name of the local kernel's file, for messages
-  std::string function;         ///< the local kernel's function
-  std::string local_source;     ///< text of that file
+  std::string file;          ///< name of the local kernel's file, for messages
+  std::string function;      ///< the local kernel's function
+  std::string local_source;  ///< text of that file
   std::string fused_function;
-  std::string fused_source;     ///< text of the emitted file; empty until emit has run
-  ScalarArguments arguments;    ///< same for both
+  std::string fused_source;   ///< text of the emitted file; empty until emit has run
+  ScalarArguments arguments;  ///< same for both
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
-  bool persistent = false;      ///< how the local kernel is launched: one program for all tiles, or one per tile
+  bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
 };
 
 struct Plan {
@@ -134,10 +134,10 @@ struct Plan {
   KernelPart kernel;
   std::vector<Buffer> buffers;  ///< in the order of the kernel's parameters
   std::vector<Signal> signals;
-  std::vector<Tile> tiles;      ///< in the local kernel's own order
-  int workers = 1;              ///< thread blocks per rank; all resident at once
+  std::vector<Tile> tiles;            ///< in the local kernel's own order
+  int workers = 1;                    ///< thread blocks per rank; all resident at once
   std::vector<RankProgram> programs;  ///< per rank
-  std::string communication;    ///< one line per communicated tensor, in words
+  std::string communication;          ///< one line per communicated tensor, in words
 
   const Buffer& buffer(int index) const { return buffers[static_cast<std::size_t>(index)]; }
 };
@@ -147,7 +147,7 @@ struct Plan {
 struct ExtraMemory {
   std::int64_t staging = 0;  ///< parts of symmetric buffers that the caller does not fill
   std::int64_t signals = 0;
-  std::int64_t tables = 0;   ///< tile order and waits, as the kernel reads them
+  std::int64_t tables = 0;  ///< tile order and waits, as the kernel reads them
   std::int64_t total() const { return staging + signals + tables; }
 };
 ExtraMemory extra_memory(const Plan& plan);

@@ -1,0 +1,204 @@
+// The command line. It holds no logic: it parses options, calls the floors and prints.
+//
+// Exit codes: 0 what was asked is true; 1 it is false (verify found a counter-example, run found a wrong result); 2 the
+// user made a mistake; 3 Syncopate did.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+
+#include "syncopate/driver/driver.h"
+#include "syncopate/host/host.h"
+#include "syncopate/plan/print.h"
+#include "syncopate/verify/verify.h"
+
+namespace {
+
+using namespace syncopate;
+
+volatile std::sig_atomic_t interrupted = 0;
+
+/// Thrown between steps after Ctrl-C, so that everything unwinds and half-written files go away.
+struct Interrupted {};
+
+void check_interrupted() {
+  if (interrupted != 0) throw Interrupted{};
+}
+
+struct Options {
+  std::string path;
+  std::vector<std::string> settings;
+  std::string out;
+  RunOptions run;
+  std::string inputs = "integers";
+};
+
+std::vector<Override> overrides_of(const Options& options) {
+  std::vector<Override> overrides;
+  for (const std::string& text : options.settings) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw UserError({"--set " + text}, "not of the form key=value", "for example --set ranks=8");
+    overrides.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return overrides;
+}
+
+Plan load(const Options& options) {
+  Plan plan = load_plan(options.path, overrides_of(options));
+  check_interrupted();
+  return plan;
+}
+
+int compile(const Options& options) {
+  if (options.path.ends_with(".json"))
+    throw UserError({options.path}, "this is a plan, not an operator file", "name the operator's .toml file");
+  const Plan plan = load(options);
+  write_plan(plan, options.out);
+  fmt::print("{}  {:<14}{}/plan.json, {}/fused.py\n", summary(plan), "written", options.out, options.out);
+  return 0;
+}
+
+int verify(const Options& options) {
+  const Plan plan = load(options);
+  const Proof proof = syncopate::verify(plan);
+  fmt::print("{}", proof.to_string());
+  return proof.holds() ? 0 : 1;
+}
+
+int show(const Options& options) {
+  fmt::print("{}", syncopate::show(load(options)));
+  return 0;
+}
+
+/// Progress on a terminal only, on a line that erases itself; at most five times a second.
+class ProgressLine {
+ public:
+  ~ProgressLine() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+  void operator()(std::int64_t done, std::int64_t all) {
+    check_interrupted();
+    const auto now = std::chrono::steady_clock::now();
+    if (isatty(2) == 0 || now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    shown_ = true;
+    fmt::print(stderr, "\r\x1b[K  {} of {} tiles", done, all);
+    std::fflush(stderr);
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+/// "2 launches on 4 ranks, 64 tiles, 24 transfers, 3.00 MiB between ranks".
+void print_run(const Plan& plan, const RunOptions& run, const RunReport& report) {
+  fmt::print("  {:<14}{} launch{} of {} on {} CPU rank{}, seed {}{}\n", "executed", run.repeat,
+             run.repeat == 1 ? "" : "es", plan.kernel.fused_function, plan.ranks, plan.ranks == 1 ? "" : "s", run.seed,
+             run.adversary ? ", adversary" : "");
+  fmt::print("  {:<14}{} tiles, {} transfers, {} steps of the machine\n", "", report.tiles, report.transfers,
+             report.steps);
+}
+
+int run(Options options) {
+  const Plan plan = load(options);
+  options.run.inputs = options.inputs == "reals" ? InputKind::reals : InputKind::small_integers;
+  RunReport report;
+  {
+    ProgressLine line;
+    options.run.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all); };
+    report = run_on_cpu_ranks(plan, options.run);
+  }
+  fmt::print("{}", summary(plan));
+  print_run(plan, options.run, report);
+  if (report.outcome == Outcome::right) {
+    fmt::print("result: bitwise equal to the unfused operator\n");
+    return 0;
+  }
+  fmt::print("result: {}\n{}\n", name_of(report.outcome), report.message);
+  return 1;
+}
+
+void add_operator_options(CLI::App& command, Options& options, bool plan_too) {
+  command
+      .add_option("file", options.path, plan_too ? "operator file (.toml) or plan (.json)" : "operator file (.toml)")
+      ->required();
+  command.add_option("--set", options.settings, "override a value of the operator file, e.g. --set ranks=8")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+int dispatch(int argc, char** argv) {
+  CLI::App app{"Syncopate: fuses a local tile kernel with the communication around it.", "syncopate"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", SYNCOPATE_VERSION);
+  app.footer("Example:\n  syncopate run operators/ag_gemm.toml --set ranks=8");
+  Options options;
+
+  CLI::App* compile_command = app.add_subcommand("compile", "compile an operator: write plan.json and fused.py");
+  add_operator_options(*compile_command, options, false);
+  compile_command->add_option("--out", options.out, "folder for the two files; made if missing")
+      ->required()
+      ->type_name("DIR");
+  compile_command->footer("Example:\n  syncopate compile operators/ag_gemm.toml --out out --set communicate.a.split=4");
+
+  CLI::App* verify_command = app.add_subcommand("verify", "prove a plan right, or print the counter-example (exit 1)");
+  add_operator_options(*verify_command, options, true);
+  verify_command->footer("Example:\n  syncopate verify out/plan.json");
+
+  CLI::App* run_command = app.add_subcommand("run", "execute on CPU ranks and compare with the unfused operator");
+  add_operator_options(*run_command, options, true);
+  run_command->add_option("--seed", options.run.seed, "fixes inputs and interleaving")->type_name("N");
+  run_command->add_flag("--adversary", options.run.adversary, "delay transfers and signals as long as legal");
+  run_command->add_option("--repeat", options.run.repeat, "launches back to back, ranks not synchronised in between")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("N");
+  run_command->add_option("--inputs", options.inputs, "integers (exact) or reals")
+      ->check(CLI::IsMember({"integers", "reals"}))
+      ->type_name("KIND");
+  run_command->footer("Example:\n  syncopate run operators/ag_gemm.toml --seed 7 --adversary --repeat 3");
+
+  CLI::App* show_command = app.add_subcommand("show", "the plan in words: schedule, tile order, waits");
+  add_operator_options(*show_command, options, true);
+  show_command->footer("Example:\n  syncopate show operators/ag_gemm.toml --set communicate.a.algorithm=ring");
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (compile_command->parsed()) return compile(options);
+  if (verify_command->parsed()) return verify(options);
+  if (run_command->parsed()) return run(options);
+  return show(options);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGINT, [](int) { interrupted = 1; });
+  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  try {
+    const int code = dispatch(argc, argv);
+    if (std::fflush(stdout) != 0) {
+      fmt::print(stderr, "syncopate: the output could not be written\n");
+      return 2;
+    }
+    return code;
+  } catch (const Interrupted&) {
+    fmt::print(stderr, "syncopate: interrupted; nothing was written\n");
+    return 130;
+  } catch (const UserError& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "syncopate: {}\nThis is a defect of Syncopate; please report it with the command.\n",
+               error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,40 @@
+#include "syncopate/driver/driver.h"
+
+#include <filesystem>
+
+#include "syncopate/core/files.h"
+#include "syncopate/core/source.h"
+#include "syncopate/emit/emit.h"
+#include "syncopate/kernel/tile_kernel.h"
+#include "syncopate/plan/compile.h"
+#include "syncopate/plan/plan_json.h"
+
+namespace syncopate {
+
+Plan compile_operator(const std::string& operator_file, const std::vector<Override>& overrides) {
+  const OperatorStatement statement = read_operator(operator_file, overrides);
+  const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
+  Plan plan = compile_plan(statement, kernel);
+  FusedSource fused = emit_fused(kernel);
+  plan.kernel.fused_function = std::move(fused.function);
+  plan.kernel.fused_source = std::move(fused.text);
+  return plan;
+}
+
+Plan load_plan(const std::string& path, const std::vector<Override>& overrides) {
+  if (!path.ends_with(".json")) return compile_operator(path, overrides);
+  if (!overrides.empty())
+    throw UserError({path}, "a plan is complete: --set has nothing to change in it",
+                    "compile the operator file again with --set");
+  return parse_plan(*SourceFile::read(path));
+}
+
+void write_plan(const Plan& plan, const std::string& folder) {
+  const std::filesystem::path out(folder);
+  FileTransaction files;
+  files.write((out / "plan.json").string(), to_json(plan));
+  files.write((out / "fused.py").string(), plan.kernel.fused_source);
+  files.commit();
+}
+
+}  // namespace syncopate

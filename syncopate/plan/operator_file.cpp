@@ -1,0 +1,215 @@
+// Reads an operator file: what each key means, its type, and its default.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "syncopate/core/expression.h"
+#include "syncopate/core/text.h"
+#include "syncopate/plan/operator.h"
+#include "syncopate/plan/settings.h"
+
+namespace syncopate {
+
+namespace {
+
+constexpr std::int64_t kMostRanks = 1024;
+
+int bounded(const Setting& setting, std::string_view what, std::int64_t least, std::int64_t most) {
+  const std::int64_t value = integer_of(setting, what);
+  if (value < least || value > most)
+    throw UserError(setting.where, fmt::format("{} is {}", what, value),
+                    fmt::format("it must be from {} to {}", least, most));
+  return static_cast<int>(value);
+}
+
+/// The place of a character inside a basic string: one column right of its opening quote.
+SourceLocation inside_quotes(SourceLocation where) {
+  if (where.line > 0) ++where.column;
+  return where;
+}
+
+Scalar scalar_of(const Setting& setting, const std::string& name) {
+  switch (setting.kind) {
+    case Setting::Kind::integer:
+      return setting.integer;
+    case Setting::Kind::number:
+      return setting.number;
+    case Setting::Kind::boolean:
+      return setting.boolean;
+    default:
+      throw UserError(setting.where, fmt::format("argument '{}' is not a number", name),
+                      "arguments are integers, floating-point numbers or booleans");
+  }
+}
+
+void read_kernel(const Setting& table, const std::string& folder, OperatorStatement& statement) {
+  SettingsReader reader(table, "[kernel]");
+  statement.kernel_where = reader.where();
+  const std::string file = reader.string("file", "file = \"kernel.py\"");
+  statement.kernel_file = (std::filesystem::path(folder) / file).lexically_normal().string();
+  statement.kernel_function = reader.string("function", "function = \"name of the @triton.jit function\"");
+  const Setting& arguments = reader.required("args", "args = { M = 1024, ... }");
+  if (arguments.kind != Setting::Kind::table)
+    throw UserError(arguments.where, "'args' of [kernel] is not a table", "args = { M = 1024, ... }");
+  for (const auto& [name, value] : arguments.members) {
+    statement.arguments[name] = scalar_of(value, name);
+    statement.argument_where[name] = value.where;
+  }
+  if (const Setting* grid = reader.optional("grid")) {
+    Names names;
+    for (const auto& [name, value] : statement.arguments)
+      if (const auto* integer = std::get_if<std::int64_t>(&value)) names[name] = *integer;
+    statement.grid = grid->kind == Setting::Kind::string ? evaluate(grid->string, names, inside_quotes(grid->where))
+                                                         : integer_of(*grid, "'grid' of [kernel]");
+    if (statement.grid < 1)
+      throw UserError(grid->where, fmt::format("'grid' of [kernel] is {}", statement.grid), "at least one program");
+  }
+  reader.finish();
+}
+
+Placement placement_of(const Setting& setting, std::string_view what) {
+  const std::string text = string_of(setting, what);
+  const std::optional<Placement> placement = Placement::parse(text);
+  if (!placement)
+    throw UserError(setting.where, fmt::format("{} is '{}'", what, text),
+                    "a placement is \"shard(dimension)\", \"replicate\" or \"partial(sum)\"");
+  return *placement;
+}
+
+Shape shape_of(const Setting& setting, const std::string& what, const Names& names) {
+  if (setting.kind != Setting::Kind::array || setting.items.empty() || setting.items.size() > kMaxDimensions)
+    throw UserError(setting.where, fmt::format("{} is not a list of 1 to {} sizes", what, kMaxDimensions),
+                    "for example shape = [\"M\", \"K\"]");
+  Shape shape;
+  for (const Setting& item : setting.items) {
+    const std::int64_t extent = item.kind == Setting::Kind::string
+                                    ? evaluate(item.string, names, inside_quotes(item.where))
+                                    : integer_of(item, what);
+    if (extent < 1)
+      throw UserError(item.where, fmt::format("{} has a size of {}", what, extent), "sizes are at least 1");
+    shape.push_back(extent);
+  }
+  return shape;
+}
+
+TensorStatement read_tensor(const std::string& name, const Setting& table, const Names& names) {
+  const std::string what = fmt::format("[tensors.{}]", name);
+  SettingsReader reader(table, what);
+  TensorStatement tensor;
+  tensor.name = name;
+  tensor.where = reader.where();
+  tensor.parameter = reader.string("parameter", "parameter = \"name of the kernel's pointer parameter\"");
+  tensor.parameter_where = reader.required("parameter", "").where;
+  const Setting& shape = reader.required("shape", "shape = [\"M\", \"K\"]");
+  tensor.shape = shape_of(shape, fmt::format("'shape' of {}", what), names);
+  tensor.shape_where = shape.where;
+  const Setting& dtype = reader.required("dtype", "dtype = \"bf16\"");
+  const std::string dtype_name = string_of(dtype, fmt::format("'dtype' of {}", what));
+  const std::optional<Dtype> known = dtype_from_name(dtype_name);
+  if (!known)
+    throw UserError(dtype.where, fmt::format("unknown dtype '{}'", dtype_name),
+                    fmt::format("known: {}", all_dtype_names()));
+  tensor.dtype = *known;
+  const Setting* before = reader.optional("before");
+  const Setting* inside = reader.optional("inside");
+  tensor.placement_where = inside != nullptr ? inside->where : before != nullptr ? before->where : tensor.where;
+  if (before != nullptr) tensor.before = placement_of(*before, fmt::format("'before' of {}", what));
+  tensor.inside = tensor.before;
+  if (inside != nullptr) tensor.inside = placement_of(*inside, fmt::format("'inside' of {}", what));
+  if (before == nullptr) tensor.before = tensor.inside;
+  for (const Placement& placement : {tensor.before, tensor.inside})
+    if (placement.kind == Placement::Kind::shard && placement.dimension >= static_cast<int>(tensor.shape.size()))
+      throw UserError(tensor.placement_where,
+                      fmt::format("{} shards dimension {} of a tensor of {} dimensions", what, placement.dimension,
+                                  tensor.shape.size()),
+                      fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
+  reader.finish();
+  return tensor;
+}
+
+CommunicationStatement read_communication(const std::string& name, const Setting& table, const std::string& folder) {
+  const std::string what = fmt::format("[communicate.{}]", name);
+  SettingsReader reader(table, what);
+  CommunicationStatement communication;
+  communication.tensor = name;
+  communication.where = reader.where();
+  communication.split_where = reader.where();
+  const Setting* schedule = reader.optional("schedule");
+  const Setting* algorithm = reader.optional("algorithm");
+  const Setting* initiator = reader.optional("initiator");
+  const Setting* split = reader.optional("split");
+  if (schedule != nullptr) {
+    const std::string file = string_of(*schedule, fmt::format("'schedule' of {}", what));
+    // A file named on the command line is relative to the current folder, one named in the file to the file.
+    const bool from_file = schedule->where.line > 0;
+    communication.schedule_file = from_file ? (std::filesystem::path(folder) / file).lexically_normal().string() : file;
+    for (const Setting* other : {algorithm, initiator, split})
+      if (other != nullptr)
+        throw UserError(other->key_where, fmt::format("{} names a schedule file and a template's option", what),
+                        "the schedule decides algorithm, initiator and split: remove one or the other");
+  }
+  if (algorithm != nullptr) {
+    const std::string text = string_of(*algorithm, fmt::format("'algorithm' of {}", what));
+    const std::optional<Algorithm> known = algorithm_from_name(text);
+    if (!known)
+      throw UserError(algorithm->where, fmt::format("unknown algorithm '{}'", text),
+                      suggest(text, std::vector<std::string>{"direct", "ring", "bidirectional_ring"}));
+    communication.options.algorithm = *known;
+  }
+  if (initiator != nullptr) {
+    const std::string text = string_of(*initiator, fmt::format("'initiator' of {}", what));
+    if (text != "push" && text != "pull")
+      throw UserError(initiator->where, fmt::format("unknown initiator '{}'", text),
+                      suggest(text, std::vector<std::string>{"push", "pull"}));
+    communication.options.initiator = text == "push" ? Initiator::push : Initiator::pull;
+  }
+  if (split != nullptr) {
+    communication.options.split = bounded(*split, fmt::format("'split' of {}", what), 1, 1 << 20);
+    communication.split_where = split->where;
+  }
+  reader.finish();
+  return communication;
+}
+
+}  // namespace
+
+OperatorStatement read_operator(const std::string& path, const std::vector<Override>& overrides) {
+  const Setting root = read_settings(path, overrides);
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  SettingsReader reader(root, "the operator file");
+  OperatorStatement statement;
+  statement.name = reader.string("operator", "operator = \"name\"");
+  statement.ranks = bounded(reader.required("ranks", "ranks = 4"), "'ranks'", 1, kMostRanks);
+  read_kernel(reader.required("kernel", "a [kernel] table with file, function and args"), folder, statement);
+  if (const Setting* launch = reader.optional("launch")) {
+    SettingsReader launch_reader(*launch, "[launch]");
+    if (const Setting* workers = launch_reader.optional("workers"))
+      statement.workers = bounded(*workers, "'workers' of [launch]", 1, 65535);
+    launch_reader.finish();
+  }
+
+  Names names = {{"ranks", statement.ranks}};
+  for (const auto& [name, value] : statement.arguments)
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) names[name] = *integer;
+  const Setting& tensors = reader.required("tensors", "a [tensors.name] table for every tensor of the kernel");
+  if (tensors.kind != Setting::Kind::table || tensors.members.empty())
+    throw UserError(tensors.where, "'tensors' is not a table of tensors", "write [tensors.a] and so on");
+  for (const auto& [name, table] : tensors.members) statement.tensors.push_back(read_tensor(name, table, names));
+  if (const Setting* communicate = reader.optional("communicate")) {
+    SettingsReader check(*communicate, "[communicate]");
+    for (const auto& [name, table] : communicate->members) {
+      check.optional(name);
+      std::vector<std::string> known;
+      for (const TensorStatement& tensor : statement.tensors) known.push_back(tensor.name);
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        throw UserError(table.key_where.file.empty() ? table.where : table.key_where,
+                        fmt::format("[communicate.{}] names no tensor", name), suggest(name, known));
+      statement.communications.push_back(read_communication(name, table, folder));
+    }
+  }
+  reader.finish();
+  return statement;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,246 @@
+#include "syncopate/plan/print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "syncopate/core/text.h"
+
+namespace syncopate {
+
+namespace {
+
+const RankProgram& program(const Plan& plan, int rank) { return plan.programs[static_cast<std::size_t>(rank)]; }
+const Signal& signal(const Plan& plan, int index) { return plan.signals[static_cast<std::size_t>(index)]; }
+
+template <typename Visitor>
+void for_each_transfer(const Plan& plan, Visitor&& visit) {
+  for (const RankProgram& rank : plan.programs)
+    for (const Queue& queue : rank.queues)
+      for (const Transfer& transfer : queue.transfers) visit(transfer);
+}
+
+std::string chunk_text(const Plan& plan, const View& view) {
+  return fmt::format("{}{}", plan.buffer(view.buffer).name, view.region.to_string());
+}
+
+std::string line(std::string_view label, const std::string& text) { return fmt::format("  {:<14}{}\n", label, text); }
+
+/// "1 x 2.00 MiB" or "from 1.00 MiB to 2.00 MiB".
+std::string size_span(std::int64_t least, std::int64_t most) {
+  if (least == most) return format_bytes(most);
+  return fmt::format("{} to {}", format_bytes(least), format_bytes(most));
+}
+
+std::string chunks_line(const Plan& plan) {
+  std::set<std::pair<int, Region>> chunks;
+  std::int64_t transfers = 0;
+  std::int64_t least = INT64_MAX;
+  std::int64_t most = 0;
+  std::int64_t moved = 0;
+  for_each_transfer(plan, [&](const Transfer& transfer) {
+    const std::int64_t bytes =
+        transfer.destination.region.volume() * size_in_bytes(plan.buffer(transfer.destination.buffer).dtype);
+    chunks.insert({transfer.destination.buffer, transfer.destination.region});
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+    moved += bytes;
+    ++transfers;
+  });
+  if (transfers == 0) return "none";
+  return fmt::format("{} of {}, {} transfers by copy engines, {} in all", chunks.size(), size_span(least, most),
+                     transfers, format_bytes(moved));
+}
+
+std::string tiles_line(const Plan& plan) {
+  std::string axes;
+  for (std::size_t a = 0; a < plan.kernel.axes.size(); ++a)
+    axes += fmt::format("{}{} {}", a == 0 ? "" : " x ", plan.kernel.extents[a], plan.kernel.axes[a]);
+  return fmt::format("{} per rank ({}), on {} workers", plan.tiles.size(), axes, plan.workers);
+}
+
+std::string order_line(const Plan& plan) {
+  if (plan.ranks == 1) return "as in the local kernel";
+  std::int64_t least = INT64_MAX;
+  for (const RankProgram& rank : plan.programs) {
+    std::int64_t count = 0;
+    while (count < static_cast<std::int64_t>(rank.slots.size()) &&
+           rank.slots[static_cast<std::size_t>(count)].waits.empty())
+      ++count;
+    least = std::min(least, count);
+  }
+  return fmt::format(
+      "local chunks first, then in order of arrival; every rank starts with at least {} tiles that wait "
+      "for nothing",
+      least);
+}
+
+std::string waits_line(const Plan& plan) {
+  std::int64_t tile_waits = 0;
+  std::int64_t other_waits = 0;
+  std::int64_t slots = 0;
+  for (const RankProgram& rank : plan.programs) {
+    for (const Slot& slot : rank.slots) tile_waits += static_cast<std::int64_t>(slot.waits.size());
+    slots += static_cast<std::int64_t>(rank.slots.size());
+    other_waits += static_cast<std::int64_t>(rank.completion_waits.size());
+  }
+  for_each_transfer(plan, [&](const Transfer& t) { other_waits += static_cast<std::int64_t>(t.waits.size()); });
+  return fmt::format("{} before {} tiles, {} before transfers and completion; {} signals", tile_waits, slots,
+                     other_waits, plan.signals.size());
+}
+
+std::string memory_line(const Plan& plan) {
+  const ExtraMemory extra = extra_memory(plan);
+  return fmt::format("{} per rank: {} staging, {} signals, {} tables", format_bytes(extra.total()),
+                     format_bytes(extra.staging), format_bytes(extra.signals), format_bytes(extra.tables));
+}
+
+std::string waits_text(const Plan& plan, const std::vector<Wait>& waits) {
+  std::string text;
+  for (const Wait& wait : waits) {
+    const Signal& s = signal(plan, wait.signal);
+    text += text.empty() ? "" : ", ";
+    text += fmt::format("\"{}\"", s.name);
+    if (wait.threshold == 0) text += " of the previous launch";
+    if (s.per_launch > 1) text += fmt::format(" ({} of {})", wait.threshold, s.per_launch);
+  }
+  return text;
+}
+
+std::string signals_text(const Plan& plan, const std::vector<int>& signals) {
+  std::string text;
+  for (const int index : signals) text += fmt::format("{}\"{}\"", text.empty() ? "" : ", ", signal(plan, index).name);
+  return text;
+}
+
+std::string queues_text(const Plan& plan, int rank) {
+  std::string text;
+  for (const Queue& queue : program(plan, rank).queues) {
+    text += fmt::format("  queue \"{}\" ({})\n", queue.name, name_of(queue.engine));
+    for (const Transfer& transfer : queue.transfers) {
+      const bool push = transfer.source.rank == rank;
+      text += fmt::format("    {} {} {} rank {}", push ? "push" : "pull", chunk_text(plan, transfer.destination),
+                          push ? "to" : "from", push ? transfer.destination.rank : transfer.source.rank);
+      if (!transfer.waits.empty()) text += ", after " + waits_text(plan, transfer.waits);
+      text += '\n';
+    }
+  }
+  return text;
+}
+
+/// Per slot, the class of the last chunk that it needed a wait for, or that its worker had waited for before.
+std::vector<int> slot_phases(const Plan& plan, int rank, std::vector<std::string>& names) {
+  std::vector<int> phases;
+  std::map<int, int> phase_of_signal;
+  std::vector<int> worker_phase(static_cast<std::size_t>(plan.workers), 0);
+  const std::vector<Slot>& slots = program(plan, rank).slots;
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    int& phase = worker_phase[s % static_cast<std::size_t>(plan.workers)];
+    for (const Wait& wait : slots[s].waits) {
+      const auto [found, is_new] = phase_of_signal.try_emplace(wait.signal, static_cast<int>(names.size()) + 1);
+      if (is_new) names.push_back(signal(plan, wait.signal).name);
+      phase = found->second;
+    }
+    phases.push_back(phase);
+  }
+  return phases;
+}
+
+char phase_symbol(int phase) {
+  constexpr std::string_view kSymbols = ".123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  return phase < static_cast<int>(kSymbols.size()) ? kSymbols[static_cast<std::size_t>(phase)] : '#';
+}
+
+}  // namespace
+
+std::string summary(const Plan& plan) {
+  std::string text = fmt::format("{} on {} rank{}: {} of {}\n", plan.operator_name, plan.ranks,
+                                 plan.ranks == 1 ? "" : "s", plan.kernel.function, plan.kernel.file);
+  std::size_t begin = 0;
+  while (begin < plan.communication.size()) {
+    const std::size_t end = std::min(plan.communication.find('\n', begin), plan.communication.size());
+    text += line("communicates", plan.communication.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (plan.communication.empty()) text += line("communicates", "nothing");
+  text += line("chunks", chunks_line(plan));
+  text += line("tiles", tiles_line(plan));
+  text += line("tile order", order_line(plan));
+  text += line("waits", waits_line(plan));
+  text += line("extra memory", memory_line(plan));
+  return text;
+}
+
+std::string tile_picture(const Plan& plan, int rank) {
+  constexpr std::int64_t kMostRows = 32;
+  constexpr std::int64_t kMostColumns = 24;
+  std::vector<std::string> names;
+  const std::vector<int> phases = slot_phases(plan, rank, names);
+  const std::vector<Slot>& slots = program(plan, rank).slots;
+  std::string text;
+  if (plan.kernel.axes.size() > 2) {
+    for (const int phase : phases) text += phase_symbol(phase);
+    text += '\n';
+  } else {
+    const std::int64_t rows = plan.kernel.extents.empty() ? 1 : plan.kernel.extents[0];
+    const std::int64_t columns = plan.kernel.extents.size() < 2 ? 1 : plan.kernel.extents[1];
+    const std::int64_t row_step = (rows + kMostRows - 1) / kMostRows;
+    const std::int64_t column_step = (columns + kMostColumns - 1) / kMostColumns;
+    std::map<std::pair<std::int64_t, std::int64_t>, std::pair<std::size_t, int>> cells;  // place -> slot, phase
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      const std::vector<std::int64_t>& index = plan.tiles[static_cast<std::size_t>(slots[s].tile)].index;
+      cells[{index.empty() ? 0 : index[0], index.size() < 2 ? 0 : index[1]}] = {s, phases[s]};
+    }
+    const auto width = static_cast<int>(fmt::formatted_size("{}", slots.size()));
+    if (row_step > 1 || column_step > 1)
+      text += fmt::format("    (every {} row, every {} column)\n", row_step, column_step);
+    for (std::int64_t r = 0; r < rows; r += row_step) {
+      text += "    ";
+      for (std::int64_t c = 0; c < columns; c += column_step) {
+        const auto cell = cells.find({r, c});
+        if (cell == cells.end())
+          text += fmt::format("{:>{}}", "", width + 3);
+        else
+          text += fmt::format("{:>{}}{} ", cell->second.first, width + 1, phase_symbol(cell->second.second));
+      }
+      text += '\n';
+    }
+  }
+  text += "    . waits for nothing";
+  for (std::size_t n = 0; n < names.size(); ++n)
+    text += fmt::format("{}{} {}", n % 3 == 2 ? "\n    " : "; ", phase_symbol(static_cast<int>(n) + 1), names[n]);
+  return text + '\n';
+}
+
+std::string show(const Plan& plan) {
+  std::string text = summary(plan);
+  text += "\nbuffers\n";
+  for (const Buffer& buffer : plan.buffers)
+    text += fmt::format("  {:<4}{} {}, {}: {}\n", buffer.name, to_string(buffer.shape), name_of(buffer.dtype),
+                        buffer.symmetric ? "symmetric" : "local", buffer.purpose);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    text += fmt::format("\nrank {}\n", rank);
+    const RankProgram& p = program(plan, rank);
+    if (!p.start_signals.empty()) text += "  at the start signals " + signals_text(plan, p.start_signals) + '\n';
+    text += queues_text(plan, rank);
+    text += "  tile order (number: position in the order; mark: the chunk it waits for last)\n";
+    text += tile_picture(plan, rank);
+    text += "  waits before tiles\n";
+    bool any = false;
+    for (std::size_t s = 0; s < p.slots.size(); ++s) {
+      if (p.slots[s].waits.empty()) continue;
+      any = true;
+      text += fmt::format("    {:>5} tile ({}), worker {}: {}\n", s,
+                          fmt::join(plan.tiles[static_cast<std::size_t>(p.slots[s].tile)].index, ", "),
+                          s % static_cast<std::size_t>(plan.workers), waits_text(plan, p.slots[s].waits));
+    }
+    if (!any) text += "    none\n";
+    if (!p.completion_waits.empty()) text += "  completes after " + waits_text(plan, p.completion_waits) + '\n';
+    if (!p.completion_signals.empty()) text += "  then signals " + signals_text(plan, p.completion_signals) + '\n';
+  }
+  return text;
+}
+
+}  // namespace syncopate
