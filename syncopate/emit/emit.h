@@ -14,7 +14,8 @@ struct FusedSource {
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads. Its parameters are the local
-/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited so.
+/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
+/// so.
 FusedSource emit_fused(const TileKernel& kernel);
 
 }  // namespace syncopate

@@ -1,0 +1,465 @@
+#include "syncopate/emit/tile_walk.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "syncopate/emit/line_editor.h"
+#include "syncopate/emit/references.h"
+#include "syncopate/kernel/runtime_names.h"
+
+namespace syncopate {
+namespace {
+
+constexpr std::size_t kColumns = 120;
+
+/// "head(" items ")tail" in lines of at most kColumns columns, continued below the first item. `column` is where the
+/// first item stands.
+std::string wrap(std::string line, const std::vector<std::string>& items, std::size_t column, std::string_view tail) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string item = items[i] + (i + 1 < items.size() ? "," : std::string(tail));
+    const bool first = line.size() <= column;
+    if (!first && line.size() + 1 + item.size() > kColumns) {
+      text += line + "\n";
+      line = std::string(column, ' ') + item;
+    } else {
+      line += (first ? "" : " ") + item;
+    }
+  }
+  return text + line;
+}
+
+bool is_scheduler_annotation(std::string_view comment, std::string_view word) {
+  return comment.find("tile_scheduler") != std::string_view::npos && comment.find(word) != std::string_view::npos;
+}
+
+bool is_annotation(std::string_view comment) {
+  comment.remove_prefix(std::min(comment.find_first_not_of("# \t"), comment.size()));
+  return comment.starts_with("syncopate:");
+}
+
+bool is_call_of(const Expression& expression, std::string_view function) {
+  if (expression.kind != ExpressionKind::call) return false;
+  const std::string name = expression.children.front()->dotted_name();
+  return name == function || name.ends_with("." + std::string(function));
+}
+
+class Walk {
+ public:
+  Walk(const TileKernel& kernel, std::string name)
+      : kernel_(kernel),
+        module_(kernel.module()),
+        function_(kernel.function()),
+        scheduler_(kernel.scheduler()),
+        name_(std::move(name)),
+        editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)) {}
+
+  WalkingKernel run() {
+    note_comments();
+    rename();
+    append_parameters();
+    remove_annotations();
+    remove_scheduler();
+    if (scheduler_.kind == SchedulerKind::program_per_tile) {
+      wrap_body();
+    } else {
+      replace_loop();
+    }
+    WalkingKernel result;
+    result.names = kept_names();
+    result.text = editor_.render();
+    return result;
+  }
+
+ private:
+  int line_of(std::size_t offset) const { return module_.source->locate(offset).line; }
+  int first_line(ByteRange range) const { return line_of(range.begin); }
+  int last_line(ByteRange range) const { return line_of(range.end - 1); }
+  std::string_view text_of(ByteRange range) const { return module_.source->slice(range); }
+
+  [[noreturn]] void reject(ByteRange range, std::string problem, std::string remedy) const {
+    throw UserError(module_.locate(range), std::move(problem), std::move(remedy));
+  }
+
+  void note_comments() {
+    for (const Comment& comment : module_.comments) {
+      if (comment.line < editor_.first_line() || comment.line > editor_.last_line()) continue;
+      if (editor_.line(comment.line).substr(editor_.indentation(comment.line).size()) == text_of(comment.range)) {
+        comment_lines_.insert(comment.line);
+      }
+    }
+  }
+
+  /// The first of the comment lines that stand directly above `line`, or `line`.
+  int with_comment(int line) const {
+    while (comment_lines_.contains(line - 1) && editor_.indentation(line - 1) == editor_.indentation(line)) --line;
+    return line;
+  }
+
+  /// The lines of a statement that has them for itself.
+  std::pair<int, int> own_lines(const Statement& statement) const {
+    const int first = first_line(statement.range);
+    const int last = last_line(statement.range);
+    const std::string_view text = module_.source->text();
+    std::string_view after = text.substr(statement.range.end);
+    after = after.substr(0, after.find('\n'));
+    after.remove_prefix(std::min(after.find_first_not_of(" \t\r"), after.size()));
+    const auto column = static_cast<std::size_t>(module_.locate(statement.range).column - 1);
+    if (column != editor_.indentation(first).size() || (!after.empty() && after.front() != '#')) {
+      reject(statement.range, "a statement of the tile scheduler shares its line with other code",
+             "put it on a line of its own");
+    }
+    return {first, last};
+  }
+
+  void rename() { editor_.replace(function_.name_range, name_); }
+
+  void append_parameters() {
+    namespace parameter = runtime_parameter;
+    std::vector<std::string> added = {parameter::kRank,      parameter::kWorldSize, parameter::kTiles,
+                                      parameter::kTileCount, parameter::kWaits,     parameter::kFlags,
+                                      parameter::kEpoch,     parameter::kRecord,    parameter::kTimeLimit};
+    const bool defaults = std::any_of(function_.parameters.begin(), function_.parameters.end(),
+                                      [](const Parameter& each) { return each.default_value != nullptr; });
+    if (defaults) {
+      // Python wants defaults after the first parameter that has one.
+      for (std::string& each : added) each += "=None";
+    }
+    if (function_.parameters.empty()) {
+      reject(function_.name_range,
+             fmt::format("kernel '{}' has no parameters, so it reads and writes nothing", function_.name),
+             "a kernel takes pointers to its tensors");
+    }
+
+    const ByteRange range = function_.parameters_range;
+    const ByteRange last = function_.parameters.back().range;
+    const std::string_view tail = text_of({last.end, range.end - 1});  // comma, comments, white space
+    const std::size_t content = tail.find_last_not_of(" \t\r\n");
+    const std::uint32_t end =
+        last.end + static_cast<std::uint32_t>(content == std::string_view::npos ? 0 : content + 1);
+    const bool comma = has_comma(last.end, range.end - 1);
+    if (!comma) editor_.replace({last.end, last.end}, ",");
+
+    const std::size_t column = parameter_column();
+    const std::string line = "\n" + wrap(std::string(column, ' '), added, column, comma ? "," : "");
+    editor_.replace({end, end}, line);
+    shift_parameters();
+  }
+
+  /// Whether a comma follows the last parameter, comments aside.
+  bool has_comma(std::uint32_t begin, std::uint32_t end) const {
+    const std::string_view text = text_of({begin, end});
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      if (text[i] == ',') return true;
+      if (text[i] == '#') i = std::min(text.find('\n', i), text.size());
+    }
+    return false;
+  }
+
+  /// How much further right the parameters start than in the user's file.
+  std::size_t shift() const { return name_.size() - function_.name.size(); }
+
+  std::size_t column_after_parenthesis() const {
+    return static_cast<std::size_t>(module_.source->locate(function_.parameters_range.begin).column);
+  }
+
+  /// Where a line of parameters begins.
+  std::size_t parameter_column() const {
+    const int line = first_line(function_.parameters.back().range);
+    if (line == first_line(function_.parameters_range)) return column_after_parenthesis() + shift();
+    const std::size_t column = editor_.indentation(line).size();
+    return column + (column == column_after_parenthesis() ? shift() : 0);
+  }
+
+  /// Keeps lines of parameters that are aligned with the parenthesis aligned.
+  void shift_parameters() {
+    for (int line = first_line(function_.parameters_range) + 1; line <= last_line(function_.parameters_range); ++line) {
+      if (editor_.indentation(line).size() == column_after_parenthesis()) {
+        editor_.indent_lines(line, line, std::string(shift(), ' '), {});
+      }
+    }
+  }
+
+  void remove_annotations() {
+    bool in_scheduler = false;
+    for (const Comment& comment : module_.comments) {
+      if (comment.line < editor_.first_line() || comment.line > editor_.last_line()) continue;
+      const std::string_view text = text_of(comment.range);
+      const bool annotation = is_annotation(text);
+      const bool whole_line = comment_lines_.contains(comment.line);
+      if (annotation && is_scheduler_annotation(text, "begin")) in_scheduler = true;
+      if (annotation && is_scheduler_annotation(text, "end")) in_scheduler = false;
+      if (whole_line && (annotation || in_scheduler)) editor_.remove_lines(comment.line, comment.line);
+      if (!whole_line && annotation) {
+        const std::string_view before = editor_.line(comment.line);
+        const auto column = static_cast<std::size_t>(module_.locate(comment.range).column - 1);
+        const std::size_t code = before.find_last_not_of(" \t", column - 1) + 1;
+        const auto begin = static_cast<std::uint32_t>(comment.range.begin - (column - code));
+        trailing_annotations_.push_back({begin, comment.range.end});
+      }
+    }
+  }
+
+  bool is_removed(const Statement& statement) const {
+    const auto& removed = scheduler_.statements;
+    return std::find(removed.begin(), removed.end(), &statement) != removed.end();
+  }
+
+  bool in_loop(const Statement& statement) const {
+    if (scheduler_.kind == SchedulerKind::program_per_tile) return true;
+    return scheduler_.loop->range.begin <= statement.range.begin && statement.range.end <= scheduler_.loop->range.end;
+  }
+
+  /// Removes the scheduler's statements; the last one that assigns an index variable becomes a load from the table.
+  void remove_scheduler() {
+    std::map<std::string, const Statement*> last_assignment;
+    for (const Statement* statement : scheduler_.statements) {
+      if (statement == scheduler_.advance || !in_loop(*statement)) continue;
+      visit_statements(*statement, [&](const Statement& each) {
+        for (const Expression* variable : assigned_variables(each)) last_assignment[variable->text] = statement;
+      });
+    }
+    for (const Statement* statement : scheduler_.statements) {
+      const auto [first, last] = own_lines(*statement);
+      std::vector<std::string> loads;
+      for (std::size_t axis = 0; axis < scheduler_.index_variables.size(); ++axis) {
+        const std::string& variable = scheduler_.index_variables[axis];
+        const auto found = last_assignment.find(variable);
+        if (found == last_assignment.end() || found->second != statement) continue;
+        loads.push_back(index_load(axis));
+        loaded_.insert(variable);
+      }
+      if (loads.empty()) {
+        editor_.remove_lines(with_comment(first), last);
+      } else {
+        const std::string separator = "\n" + editor_.indentation(first) + extra_indentation();
+        editor_.replace(statement->range, fmt::format("{}", fmt::join(loads, separator)));
+      }
+    }
+    for (const ByteRange range : trailing_annotations_) {
+      if (!editor_.removed(first_line(range))) editor_.replace(range, "");
+    }
+  }
+
+  std::string index_load(std::size_t axis) const {
+    const std::string offset = axis == 0 ? "" : fmt::format(" + {}", axis);
+    return fmt::format("{} = tl.load(syncopate_row{}).to(tl.int32) + syncopate_ready", scheduler_.index_variables[axis],
+                       offset);
+  }
+
+  /// One step of the user's indentation.
+  std::string unit() const { return editor_.indentation(first_line(function_.body.front()->range)); }
+  /// By how much the tile's statements move right.
+  std::string extra_indentation() const {
+    return scheduler_.kind == SchedulerKind::program_per_tile ? unit() : std::string();
+  }
+
+  std::string launch_line(const std::string& indentation) const {
+    return fmt::format("{}syncopate_launch = tl.load({})\n", indentation, runtime_parameter::kEpoch);
+  }
+
+  std::string loop_header(const std::vector<std::string>& options, const std::string& callee) const {
+    std::string text = fmt::format("for syncopate_slot in {}(tl.program_id(0), {}, tl.num_programs(0)", callee,
+                                   runtime_parameter::kTileCount);
+    for (const std::string& option : options) text += ", " + option;
+    return text + "):";
+  }
+
+  /// What comes first in the loop: the slot's row of the table, and its waits.
+  std::string loop_start(const std::string& indentation) const {
+    namespace parameter = runtime_parameter;
+    const std::size_t axes = scheduler_.index_variables.size();
+    std::string text = fmt::format("{}syncopate_row = {} + syncopate_slot.to(tl.int64) * {}\n", indentation,
+                                   parameter::kTiles, axes + 2);
+    const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
+    text += wrap(call,
+                 {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags, "syncopate_launch",
+                  "syncopate_slot", parameter::kRecord, parameter::kTimeLimit},
+                 call.size(), ")\n");
+    for (std::size_t axis = 0; axis < axes; ++axis) {
+      if (loaded_.contains(scheduler_.index_variables[axis])) continue;
+      text += indentation + index_load(axis) + "\n";
+    }
+    return text;
+  }
+
+  void replace_loop() {
+    const Statement& loop = *scheduler_.loop;
+    const int header = first_line(loop.header);
+    const int body = last_line(loop.header) + 1;
+    if (first_line(loop.body.front()->range) < body) {
+      reject(loop.body.front()->range, "the tile loop's body begins on the line of its header",
+             "put it on a line of its own");
+    }
+    std::vector<std::string> options;
+    std::string callee = "tl.range";
+    if (scheduler_.kind == SchedulerKind::persistent_for) {
+      const std::string written = loop.value->children.front()->dotted_name();
+      if (written.ends_with(".range")) callee = written;
+      for (const Keyword& keyword : loop.value->keywords) {
+        if (keyword.name == "arg1" || keyword.name == "arg2" || keyword.name == "step") continue;
+        options.push_back(fmt::format("{}={}", keyword.name, text_of(keyword.value->range)));
+      }
+    }
+    editor_.insert_before(with_comment(header), launch_line(editor_.indentation(header)));
+    editor_.replace(loop.header, loop_header(options, callee));
+    editor_.insert_before(body, loop_start(editor_.indentation(first_line(loop.body.front()->range))));
+  }
+
+  void wrap_body() {
+    const std::size_t first = first_wrapped();
+    check_wrapped(first);
+    const int begin = with_comment(first_line(function_.body[first]->range));
+    const std::string step = unit();
+    editor_.insert_before(begin,
+                          launch_line(step) + step + loop_header({}, "tl.range") + "\n" + loop_start(step + step));
+    std::vector<ByteRange> strings;
+    for (const auto& statement : function_.body) {
+      visit(*statement, [&](const Expression& expression) {
+        if (expression.kind == ExpressionKind::string) strings.push_back(expression.range);
+      });
+    }
+    editor_.indent_lines(begin, editor_.last_line(), step, strings);
+  }
+
+  /// Of a kernel with one program per tile: the first statement of the tile. Before it stand the docstring and
+  /// statements that need not be repeated for each tile: they only name values that never change.
+  std::size_t first_wrapped() const {
+    std::map<std::string, int> assignments;
+    for (const auto& statement : function_.body) {
+      visit_statements(*statement, [&](const Statement& each) {
+        for (const Expression* variable : assigned_variables(each)) ++assignments[variable->text];
+      });
+    }
+    for (std::size_t i = 0; i < function_.body.size(); ++i) {
+      const Statement& statement = *function_.body[i];
+      const bool docstring =
+          i == 0 && statement.kind == StatementKind::expression && statement.value->kind == ExpressionKind::string;
+      if (!docstring && (is_removed(statement) || !is_invariant(statement, assignments))) return i;
+    }
+    check_internal(false, "a kernel has no statement that belongs to a tile");
+    return 0;
+  }
+
+  bool is_invariant(const Statement& statement, const std::map<std::string, int>& assignments) const {
+    if (statement.kind != StatementKind::assign) return false;
+    for (const Expression* variable : assigned_variables(statement)) {
+      if (assignments.at(variable->text) != 1 || is_parameter(variable->text)) return false;
+    }
+    bool invariant = true;
+    visit(*statement.value, [&](const Expression& expression) {
+      if (expression.kind != ExpressionKind::call) return;
+      invariant = invariant &&
+                  (is_call_of(expression, "cdiv") || is_call_of(expression, "make_tensor_descriptor") ||
+                   is_call_of(expression, "arange") || is_call_of(expression, "min") || is_call_of(expression, "max"));
+    });
+    return invariant;
+  }
+
+  bool is_parameter(const std::string& name) const {
+    return std::any_of(function_.parameters.begin(), function_.parameters.end(),
+                       [&](const Parameter& parameter) { return parameter.name == name; });
+  }
+
+  /// A tile's statements run once for each of several tiles, where they used to run once.
+  void check_wrapped(std::size_t first) {
+    for (std::size_t i = first; i < function_.body.size(); ++i) {
+      const bool last = i + 1 == function_.body.size();
+      visit_statements(*function_.body[i], [&](const Statement& statement) {
+        if (statement.kind == StatementKind::return_) {
+          if (!last || statement.value || &statement != function_.body[i].get()) {
+            reject(statement.range, "the kernel returns early, but a fused kernel goes on to its next tile",
+                   "put what follows under an `if` instead");
+          }
+          const auto [begin, end] = own_lines(statement);
+          editor_.remove_lines(with_comment(begin), end);
+        }
+      });
+      visit_kept(*function_.body[i], [&](const Statement& statement) {
+        for (const Expression* variable : assigned_variables(statement)) {
+          if (!is_parameter(variable->text)) continue;
+          reject(statement.range,
+                 fmt::format("parameter '{0}' is changed, but the fused kernel's next tile needs its first value",
+                             variable->text),
+                 fmt::format("give the new value a name of its own, e.g. `tile_{0} = {0} + ...`", variable->text));
+        }
+      });
+    }
+  }
+
+  /// Calls `visitor` for each statement that stays.
+  void visit_kept(const Statement& statement, const std::function<void(const Statement&)>& visitor) const {
+    if (is_removed(statement)) return;
+    visitor(statement);
+    for (const auto& inner : statement.body) visit_kept(*inner, visitor);
+    for (const auto& inner : statement.orelse) visit_kept(*inner, visitor);
+  }
+
+  /// Calls `visitor` for each expression that stays.
+  void visit_kept_expressions(const ExpressionVisitor& visitor) const {
+    for (const auto& each : function_.body) {
+      visit_kept(*each, [&](const Statement& statement) {
+        if (&statement == scheduler_.loop) return;
+        for (const auto& target : statement.targets) visit(*target, visitor);
+        if (statement.value) visit(*statement.value, visitor);
+      });
+    }
+  }
+
+  /// Names that only the scheduler assigned, index variables aside: gone after the edit.
+  std::set<std::string> lost_names() const {
+    std::set<std::string> lost;
+    const auto note = [&](const Statement& statement) {
+      for (const Expression* variable : assigned_variables(statement)) lost.insert(variable->text);
+    };
+    for (const Statement* statement : scheduler_.statements) visit_statements(*statement, note);
+    if (scheduler_.loop != nullptr) note(*scheduler_.loop);
+    for (const std::string& variable : scheduler_.index_variables) lost.erase(variable);
+    for (const auto& statement : function_.body) {
+      visit_kept(*statement, [&](const Statement& each) {
+        if (&each == scheduler_.loop) return;
+        for (const Expression* variable : assigned_variables(each)) lost.erase(variable->text);
+      });
+    }
+    return lost;
+  }
+
+  std::set<std::string> kept_names() const {
+    const std::set<std::string> lost = lost_names();
+    std::set<std::string> names;
+    visit_kept_expressions([&](const Expression& expression) {
+      if (is_call_of(expression, "program_id") || is_call_of(expression, "num_programs")) {
+        reject(expression.range, "the tile's work asks for the program id, which no longer says which tile it is",
+               "compute it from the tile's index variables");
+      }
+      if (expression.kind != ExpressionKind::name) return;
+      if (lost.contains(expression.text)) {
+        reject(expression.range,
+               fmt::format("'{}' is computed by the tile scheduler, which the fused kernel replaces", expression.text),
+               fmt::format("compute it after the scheduler from {}", fmt::join(scheduler_.index_variables, ", ")));
+      }
+      names.insert(expression.text);
+    });
+    add_parameter_names(module_, function_, names);
+    return names;
+  }
+
+  const TileKernel& kernel_;
+  const Module& module_;
+  const Function& function_;
+  const TileScheduler& scheduler_;
+  std::string name_;
+  LineEditor editor_;
+  std::set<int> comment_lines_;  ///< lines that hold nothing else
+  std::vector<ByteRange> trailing_annotations_;
+  std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
+};
+
+}  // namespace
+
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name) { return Walk(kernel, name).run(); }
+
+}  // namespace syncopate

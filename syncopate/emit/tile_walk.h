@@ -1,0 +1,19 @@
+// The heart of the emitter: a kernel whose tile scheduler is replaced by a walk over the rank's tile order.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "syncopate/kernel/tile_kernel.h"
+
+namespace syncopate {
+
+struct WalkingKernel {
+  std::string text;             ///< the `def`, without decorators; ends in a newline
+  std::set<std::string> names;  ///< that it uses, as far as they are the user's
+};
+
+/// `name` is the fused kernel's. Throws UserError where the kernel cannot be edited.
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name);
+
+}  // namespace syncopate

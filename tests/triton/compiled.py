@@ -1,0 +1,67 @@
+"""Compiles a kernel for an NVIDIA sm_90 GPU, with none present, and reads what it costs from the assembler."""
+import dataclasses
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+ASSEMBLER = pathlib.Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
+RUNTIME_SCALARS = {"syncopate_rank": "i32", "syncopate_world_size": "i32", "syncopate_tile_count": "i32",
+                   "syncopate_time_limit": "i64"}
+ALIGNED = [["tt.divisibility", 16]]
+
+
+@dataclasses.dataclass
+class Compiled:
+    ptx: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int
+
+    def count(self, instruction):
+        return len(re.findall(re.escape(instruction), self.ptx))
+
+    def __str__(self):
+        return (f"{self.registers} registers, {self.spill_bytes} bytes spilled, {self.shared_bytes} bytes shared, "
+                f"{self.count('wgmma.mma_async')} wgmma, {self.count('cp.async.bulk.tensor')} TMA")
+
+
+def argument_types(function, tile):
+    """Types of the parameters: three bf16 tensors, the runtime's, sizes that are multiples of 16."""
+    signature, constants, attributes = {}, {}, {}
+    tile = iter(tile)
+    for i, parameter in enumerate(function.params):
+        name = parameter.name
+        if parameter.is_constexpr:
+            signature[name] = "constexpr"
+            constants[(i,)] = next(tile)
+        elif name in RUNTIME_SCALARS:
+            signature[name] = RUNTIME_SCALARS[name]
+        else:
+            signature[name] = "*i64" if name.startswith("syncopate_") else "*bf16" if i < 3 else "i32"
+            attributes[(i,)] = ALIGNED
+    return signature, constants, attributes
+
+
+def spills_and_registers(ptx):
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
+        file.write(ptx)
+        file.flush()
+        command = [ASSEMBLER, "-v", "--gpu-name=sm_90a", file.name, "-o", "/dev/null"]
+        report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    stores, loads = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report).groups()
+    return int(stores) + int(loads), int(re.search(r"Used (\d+) registers", report).group(1))
+
+
+def compile_kernel(function, tile, warps, stages):
+    """`tile` holds the values of the constexpr parameters, in order."""
+    signature, constants, attributes = argument_types(function, tile)
+    source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
+    kernel = triton.compile(source, target=GPUTarget("cuda", 90, 32),
+                            options={"num_warps": warps, "num_stages": stages})
+    spill_bytes, registers = spills_and_registers(kernel.asm["ptx"])
+    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared)

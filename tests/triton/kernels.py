@@ -1,0 +1,33 @@
+"""The kernels under test and where they are: the local ones that we ship, and the golden files of the emitter."""
+import importlib.util
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LOCAL = ROOT / "kernels"
+FUSED = ROOT / "tests" / "emit" / "golden"
+
+# file and function -> whether it walks its tiles itself (else: one program per tile), whether it uses descriptors
+NAMES = ("gemm", "gemm_pointers", "gemm_split_helper")
+PERSISTENT = {"gemm": True, "gemm_pointers": False, "gemm_split_helper": True}
+
+try:
+    import triton  # noqa: F401
+except ImportError:
+    sys.exit("Triton is not installed in .deps/venv; run scripts/bootstrap.sh --triton")
+
+
+def load(path):
+    """Imports a kernel file by its path. Triton needs the source, so it can't be executed from text."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def local_kernel(name):
+    return getattr(load(LOCAL / f"{name}.py"), name)
+
+
+def fused_module(name):
+    return load(FUSED / f"{name}.py")
