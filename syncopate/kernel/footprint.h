@@ -31,15 +31,15 @@ struct ParameterAccess {
 };
 
 struct TileFootprint {
-  std::vector<std::int64_t> index;  ///< values of the scheduler's index variables
+  std::vector<std::int64_t> index;        ///< values of the scheduler's index variables
   std::vector<ParameterAccess> accesses;  ///< by parameter, in the order of the function's parameters; no empty ones
 };
 
 /// All tiles of a launch.
 struct TileSpace {
-  std::vector<std::string> axes;          ///< the index variables
-  std::vector<std::int64_t> extents;      ///< per axis: largest index + 1
-  std::vector<TileFootprint> tiles;       ///< in the local kernel's own order: ascending program id / loop counter
+  std::vector<std::string> axes;      ///< the index variables
+  std::vector<std::int64_t> extents;  ///< per axis: largest index + 1
+  std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
 };
 
 /// Analyses every tile of a launch with these arguments. For persistent kernels the tiles are those of the loop;

@@ -1,0 +1,416 @@
+#include "syncopate/kernel/footprint_domain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace syncopate {
+namespace {
+
+std::size_t at_index(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+RecordedAccesses empty_accesses(std::size_t tensors) {
+  return {std::vector<std::vector<Region>>(tensors), std::vector<std::vector<Region>>(tensors)};
+}
+
+Dtype integer_dtype(std::int64_t value) {
+  return value >= INT32_MIN && value <= INT32_MAX ? Dtype::int32 : Dtype::int64;
+}
+
+}  // namespace
+
+FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors,
+                                 bool persistent)
+    : program_(std::move(program)),
+      tensors_(std::move(tensors)),
+      first_write_(tensors_.size()),
+      shared_(empty_accesses(tensors_.size())),
+      next_(shared_),
+      current_(shared_) {
+  const std::vector<Instruction>& code = program_->instructions;
+  for (const Instruction& instruction : code)
+    if (instruction.opcode == Opcode::probe) probe_ = &instruction;
+  check_internal(probe_ != nullptr, "the kernel's index variables are not probed");
+  if (!persistent) return;
+  // The tile loop is the widest loop around the probe: a jump from behind the probe to before it.
+  for (const Instruction& instruction : code) {
+    const bool jumps = instruction.opcode == Opcode::jump || instruction.opcode == Opcode::branch_false;
+    const Instruction* const target = code.data() + instruction.target;
+    if (!jumps || &instruction < probe_ || target > probe_) continue;
+    if (loop_begin_ == nullptr || target < loop_begin_) loop_begin_ = target;
+    loop_end_ = &instruction;
+  }
+  check_internal(loop_begin_ != nullptr, "the tile loop of a persistent kernel is not found");
+}
+
+void FootprintDomain::begin_program(const GridPosition& position, const GridPosition& counts) {
+  position_ = position;
+  counts_ = counts;
+  descriptors_.clear();
+  tiles_before_ = tiles_.size();
+}
+
+std::string FootprintDomain::tile_name(std::size_t tile) const {
+  return fmt::format("tile ({})", fmt::join(indices_[tile], ", "));
+}
+
+FootprintValue FootprintDomain::constant(const Constant& constant) const {
+  Value value;
+  if (const auto* integer = std::get_if<std::int64_t>(&constant))
+    return scalar_value(*integer, integer_dtype(*integer), true);
+  if (const auto* number = std::get_if<double>(&constant)) return floating_value(*number);
+  if (const auto* truth = std::get_if<bool>(&constant)) return boolean_value(*truth);
+  if (const auto* dtype = std::get_if<Dtype>(&constant)) {
+    value.kind = ValueKind::dtype;
+    value.dtype = *dtype;
+  }
+  if (const auto* string = std::get_if<StringConstant>(&constant)) {
+    value.kind = ValueKind::string;
+    value.descriptor = string->index;
+  }
+  return value;
+}
+
+bool FootprintDomain::truth(const Value& value, const Instruction& instruction) const {
+  if (value.kind == ValueKind::string) return !program_->strings[at_index(value.descriptor)].empty();
+  if (const auto known = known_truth(value)) return *known;
+  if (value.kind == ValueKind::opaque && value.scalar())
+    fail(instruction, "this branch " + because(value),
+         "branch on tile indices and arguments only; what depends on data belongs into tl.where");
+  fail(instruction, "this condition is a block, not a scalar", "use tl.where, or a mask");
+}
+
+FootprintValue FootprintDomain::range_begin(const Value& start, const Value& end, const Value& step,
+                                            const Instruction& instruction) const {
+  for (const Value* bound : {&start, &end, &step}) known_integer(*bound, "a loop's bound", instruction);
+  if (step.form.base == 0) fail(instruction, "the step of this loop is 0", "give a step that is not 0");
+  Value counter = start;
+  // A loop counter is a run-time integer, whatever its first value was.
+  for (const Value* bound : {&end, &step})
+    if (bound->dtype == Dtype::int64) counter.dtype = Dtype::int64;
+  counter.python = instruction.operation == 1 && start.python;
+  return counter;
+}
+
+bool FootprintDomain::range_continues(const Value& counter, const Value& end, const Value& step,
+                                      const Instruction& /*instruction*/) const {
+  return step.form.base > 0 ? counter.form.base < end.form.base : counter.form.base > end.form.base;
+}
+
+FootprintValue FootprintDomain::range_next(const Value& counter, const Value& step,
+                                           const Instruction& /*instruction*/) const {
+  // A value beyond int32 ends the loop; the kernel never sees it.
+  return scalar_value(counter.form.base + step.form.base, counter.dtype, counter.python);
+}
+
+void FootprintDomain::probe(const Instruction& instruction, const Value* registers) {
+  finish_tile();
+  index_.clear();
+  const auto operands = program_->operands_of(instruction);
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    const Value& value = registers[operands[i]];
+    if (!value.is_scalar(ValueKind::integer)) {
+      const std::string& name = program_->index_variables[i];
+      const bool opaque = value.kind == ValueKind::opaque;
+      fail(instruction, fmt::format("the tile index {} {}", name, opaque ? because(value) : "is not a scalar integer"),
+           "tile indices must follow from the program id and the arguments");
+    }
+    index_.push_back(value.form.base);
+  }
+  in_tile_ = true;
+  current_ = std::move(next_);
+  next_ = empty_accesses(tensors_.size());
+}
+
+bool FootprintDomain::wait(const Instruction& instruction, Value* registers) const {
+  if (instruction.result != kNoRegister) registers[instruction.result] = scalar_value(0, Dtype::int32);
+  return true;
+}
+
+void FootprintDomain::execute(const Instruction& instruction, Value* registers) {
+  const Operands operands = program_->operands_of(instruction);
+  switch (instruction.opcode) {
+    case Opcode::store:
+      return store(instruction, operands, registers);
+    case Opcode::descriptor_store:
+      access_descriptor(Direction::write, registers[operands[0]], operands.subspan(2), registers, instruction);
+      return;
+    case Opcode::split: {
+      const Value& whole = registers[operands[0]];
+      LaneShape half = whole.shape();
+      --half.rank;
+      const bool opaque = whole.kind == ValueKind::opaque;
+      const Value part = opaque_value(half, whole.dtype, opaque ? whole.reason : OpaqueReason::arithmetic,
+                                      opaque ? *whole.origin : instruction);
+      registers[instruction.result] = part;
+      registers[instruction.second_result] = part;
+      return;
+    }
+    default:
+      break;
+  }
+  const Value result = evaluate(instruction, registers);
+  if (instruction.result != kNoRegister) registers[instruction.result] = result;
+}
+
+FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const Value* registers) {
+  const Operands operands = program_->operands_of(instruction);
+  const auto operand = [&](std::size_t i) -> const Value& { return registers[operands[i]]; };
+  switch (instruction.opcode) {
+    case Opcode::program_id:
+    case Opcode::num_programs:
+      return grid_value(instruction, operands, registers);
+    case Opcode::unary:
+      return apply_unary(operand(0), instruction);
+    case Opcode::binary:
+      return apply_binary(operand(0), operand(1), instruction);
+    case Opcode::compare:
+      return apply_compare(operand(0), operand(1), instruction);
+    case Opcode::where:
+      return apply_where(operand(0), operand(1), operand(2), instruction);
+    case Opcode::fma: {
+      Instruction part = instruction;
+      part.operation = static_cast<std::uint8_t>(BinaryOperation::multiply);
+      const Value product = apply_binary(operand(0), operand(1), part);
+      part.operation = static_cast<std::uint8_t>(BinaryOperation::add);
+      Value sum = apply_binary(product, operand(2), part);
+      if (sum.kind == ValueKind::opaque && sum.origin == &part) sum.origin = &instruction;
+      return sum;
+    }
+    case Opcode::cast:
+      return apply_cast(operand(0), dtype_operand(operand(1), instruction), instruction);
+    case Opcode::dtype_of: {
+      Value dtype;
+      dtype.kind = ValueKind::dtype;
+      dtype.dtype = operand(0).dtype;
+      return dtype;
+    }
+    case Opcode::extent:
+      return extent(instruction, operands, registers);
+    case Opcode::arange: {
+      const std::int64_t begin = known_integer(operand(0), "the start of tl.arange", instruction);
+      const std::int64_t end = known_integer(operand(1), "the end of tl.arange", instruction);
+      if (end <= begin || end - begin > INT32_MAX) fail(instruction, "tl.arange is empty", "end must be above start");
+      return integer_value(IndexForm::arange(begin, end), Dtype::int32);
+    }
+    case Opcode::full: {
+      const LaneShape shape = shape_operand(operands.subspan(2), registers, instruction);
+      return full(operand(0), dtype_operand(operand(1), instruction), shape, instruction);
+    }
+    case Opcode::full_like:
+      return full(operand(0), operand(1).dtype, operand(1).shape(), instruction);
+    case Opcode::reshape:
+      return reshaped(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
+    case Opcode::broadcast_to:
+      return broadcast_value(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
+    case Opcode::permute:
+      return permuted(instruction, operands, registers);
+    case Opcode::expand_dims:
+      return with_new_dimension(operand(0), operand(1), instruction);
+    case Opcode::join: {
+      LaneShape shape = broadcast(operand(0).shape(), operand(1).shape()).value_or(operand(0).shape());
+      if (shape.rank == kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
+      shape[shape.rank++] = 2;
+      const Value& source = operand(0).kind == ValueKind::opaque ? operand(0) : operand(1);
+      if (source.kind == ValueKind::opaque) return opaque_value(shape, source.dtype, source.reason, *source.origin);
+      return opaque_value(shape, operand(0).dtype, OpaqueReason::arithmetic, instruction);
+    }
+    case Opcode::dot:
+      return dot(instruction, operands, registers);
+    case Opcode::reduce:
+      return reduce(instruction, operands, registers);
+    case Opcode::load:
+    case Opcode::atomic_add:
+    case Opcode::descriptor_load:
+      return load(instruction, operands, registers);
+    case Opcode::make_descriptor:
+      return make_descriptor(instruction, operands, registers);
+    default:
+      break;
+  }
+  throw InternalError("an instruction that the analysis of footprints does not know");
+}
+
+FootprintValue FootprintDomain::grid_value(const Instruction& instruction, Operands operands, const Value* registers) {
+  const std::int64_t axis = known_integer(registers[operands[0]], "the axis of the grid", instruction);
+  if (axis < 0 || axis >= kGridAxes) fail(instruction, fmt::format("grid axis {}", axis), "axes are 0, 1 and 2");
+  if (instruction.opcode == Opcode::program_id) {
+    last_axis_ = std::max(last_axis_, static_cast<int>(axis));
+    return scalar_value(position_[at_index(axis)], Dtype::int32);
+  }
+  if (counts_[at_index(axis)] == 0)
+    fail(instruction, "the number of programs is not known here", "say how many programs the launch has (grid)");
+  return scalar_value(counts_[at_index(axis)], Dtype::int32);
+}
+
+FootprintValue FootprintDomain::full(const Value& value, Dtype dtype, const LaneShape& shape,
+                                     const Instruction& instruction) const {
+  const bool foreseeable = value.kind == ValueKind::integer || value.kind == ValueKind::boolean;
+  if (foreseeable && !is_floating(dtype)) {
+    const Value typed = apply_cast(value, dtype, instruction);
+    return broadcast_value(typed, shape, instruction);
+  }
+  if (value.kind == ValueKind::opaque) return opaque_value(shape, dtype, value.reason, *value.origin);
+  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
+}
+
+FootprintValue FootprintDomain::broadcast_value(const Value& value, const LaneShape& shape,
+                                                const Instruction& instruction) const {
+  if (broadcast(value.shape(), shape) != shape)
+    fail(instruction, "this block cannot be broadcast to that shape", "extents must be equal or 1");
+  Value result = value;
+  if (value.kind == ValueKind::boolean)
+    result.mask = broadcast_to(value.mask, shape);
+  else if (value.kind == ValueKind::opaque)
+    result.form.shape = shape;
+  else if (value.kind == ValueKind::floating)
+    return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
+  else
+    result.form = broadcast_to(value.form, shape);
+  return result;
+}
+
+FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& shape,
+                                         const Instruction& instruction) const {
+  std::int64_t old_volume = 1, new_volume = 1;
+  for (int d = 0; d < value.shape().rank; ++d) old_volume *= value.shape()[d];
+  for (int d = 0; d < shape.rank; ++d) new_volume *= shape[d];
+  if (old_volume != new_volume)
+    fail(instruction, fmt::format("a block of {} elements cannot take a shape of {}", old_volume, new_volume),
+         "a reshape keeps the number of elements");
+  if (value.kind == ValueKind::opaque) return opaque_value(shape, value.dtype, value.reason, *value.origin);
+  if (value.kind == ValueKind::integer || value.kind == ValueKind::pointer)
+    if (const auto form = reshape(value.form, shape)) {
+      Value result = value;
+      result.form = *form;
+      return result;
+    }
+  if (value.kind == ValueKind::boolean && (value.mask.full() || value.mask.empty()))
+    return boolean_value(value.mask.full() ? LaneMask::all(shape) : LaneMask::none(shape));
+  return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
+}
+
+FootprintValue FootprintDomain::rearranged(const Value& value, std::span<const int> source) const {
+  Value result = value;
+  if (value.kind == ValueKind::boolean)
+    result.mask = rearrange(value.mask, source);
+  else
+    result.form = rearrange(value.form, source);
+  return result;
+}
+
+FootprintValue FootprintDomain::permuted(const Instruction& instruction, Operands operands,
+                                         const Value* registers) const {
+  const Value& value = registers[operands[0]];
+  const int rank = value.shape().rank;
+  std::array<int, kMaxLaneDimensions> source{};
+  for (int d = 0; d < rank; ++d) source[at_index(d)] = d;
+  if (operands.size() == 1) {
+    if (rank < 2) fail(instruction, "only a block of two or more dimensions can be transposed", "");
+    std::swap(source[at_index(rank - 1)], source[at_index(rank - 2)]);
+  } else {
+    std::array<bool, kMaxLaneDimensions> used{};
+    if (static_cast<int>(operands.size()) != rank + 1) fail(instruction, "the order must name every dimension", "");
+    for (int d = 0; d < rank; ++d) {
+      const Value& axis = registers[operands[at_index(d + 1)]];
+      const std::int64_t old = known_integer(axis, "a dimension", instruction);
+      if (old < 0 || old >= rank || used[at_index(old)])
+        fail(instruction, "the order must name every dimension once", "dimensions count from 0");
+      used[at_index(old)] = true;
+      source[at_index(d)] = static_cast<int>(old);
+    }
+  }
+  return rearranged(value, std::span(source.data(), at_index(rank)));
+}
+
+FootprintValue FootprintDomain::with_new_dimension(const Value& value, const Value& axis,
+                                                   const Instruction& instruction) const {
+  const int rank = value.shape().rank;
+  if (rank == kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
+  std::int64_t position = known_integer(axis, "a dimension", instruction);
+  if (position < 0) position += rank + 1;
+  if (position < 0 || position > rank) fail(instruction, "there is no such dimension", "");
+  std::array<int, kMaxLaneDimensions> source{};
+  for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < position ? d : d == position ? -1 : d - 1;
+  return rearranged(value, std::span(source.data(), at_index(rank + 1)));
+}
+
+FootprintValue FootprintDomain::dot(const Instruction& instruction, Operands operands, const Value* registers) const {
+  const Value& a = registers[operands[0]];
+  const Value& b = registers[operands[1]];
+  LaneShape shape = a.shape();
+  if (shape.rank < 2 || b.shape().rank != shape.rank || shape[shape.rank - 1] != b.shape()[shape.rank - 2])
+    fail(instruction, "tl.dot of blocks whose shapes do not fit", "the inner extents must be equal");
+  shape[shape.rank - 1] = b.shape()[shape.rank - 1];
+  const bool typed = operands.size() > 3 && operands[3] != kNoRegister;
+  const Dtype dtype = typed ? dtype_operand(registers[operands[3]], instruction) : Dtype::fp32;
+  const Value& source = a.kind == ValueKind::opaque ? a : b;
+  if (source.kind == ValueKind::opaque) return opaque_value(shape, dtype, source.reason, *source.origin);
+  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
+}
+
+FootprintValue FootprintDomain::reduce(const Instruction& instruction, Operands operands,
+                                       const Value* registers) const {
+  const Value& value = registers[operands[0]];
+  LaneShape shape;
+  if (operands.size() > 1 && operands[1] != kNoRegister && registers[operands[1]].kind != ValueKind::none) {
+    const int rank = value.shape().rank;
+    std::int64_t axis = known_integer(registers[operands[1]], "the axis of a reduction", instruction);
+    if (axis < 0) axis += rank;
+    if (axis < 0 || axis >= rank) fail(instruction, "there is no such axis", "");
+    for (int d = 0; d < rank; ++d)
+      if (d != axis) shape[shape.rank++] = value.shape()[d];
+  }
+  const auto operation = static_cast<ReduceOperation>(instruction.operation);
+  if (value.kind == ValueKind::integer && shape.rank == 0 && operation != ReduceOperation::sum) {
+    const Bounds range = bounds(value.form);
+    return scalar_value(operation == ReduceOperation::minimum ? range.smallest : range.largest, value.dtype);
+  }
+  if (value.kind == ValueKind::opaque) return opaque_value(shape, value.dtype, value.reason, *value.origin);
+  return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
+}
+
+FootprintValue FootprintDomain::extent(const Instruction& instruction, Operands operands,
+                                       const Value* registers) const {
+  const Value& value = registers[operands[0]];
+  std::int64_t dimension = known_integer(registers[operands[1]], "a dimension", instruction);
+  const bool is_descriptor = value.kind == ValueKind::descriptor;
+  const int rank = is_descriptor ? descriptors_[at_index(value.descriptor)].rank : value.shape().rank;
+  if (dimension < 0) dimension += rank;
+  if (dimension < 0 || dimension >= rank) fail(instruction, "there is no such dimension", "");
+  if (!is_descriptor) return scalar_value(value.shape()[static_cast<int>(dimension)], Dtype::int32, true);
+  const Descriptor& descriptor = descriptors_[at_index(value.descriptor)];
+  if (instruction.operation == 1) return scalar_value(descriptor.block[at_index(dimension)], Dtype::int32, true);
+  const std::int64_t size = descriptor.shape[at_index(dimension)];
+  return scalar_value(size, integer_dtype(size));
+}
+
+std::int64_t FootprintDomain::known_integer(const Value& value, const char* what,
+                                            const Instruction& instruction) const {
+  if (value.is_scalar(ValueKind::integer)) return value.form.base;
+  if (value.is_scalar(ValueKind::boolean)) return value.mask.empty() ? 0 : 1;
+  if (value.kind == ValueKind::opaque)
+    fail(instruction, fmt::format("{} {}", what, because(value)),
+         "which elements a tile touches must follow from its indices and the arguments");
+  fail(instruction, fmt::format("{} is not a scalar integer", what), "");
+}
+
+LaneShape FootprintDomain::shape_operand(Operands operands, const Value* registers,
+                                         const Instruction& instruction) const {
+  if (operands.size() > kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
+  LaneShape shape;
+  for (const Register operand : operands) {
+    const std::int64_t extent = known_integer(registers[operand], "the shape of a block", instruction);
+    if (extent < 1 || extent > INT32_MAX) fail(instruction, "a block of no elements", "extents are at least 1");
+    shape[shape.rank++] = static_cast<std::int32_t>(extent);
+  }
+  return shape;
+}
+
+Dtype FootprintDomain::dtype_operand(const Value& value, const Instruction& instruction) const {
+  if (value.kind != ValueKind::dtype) fail(instruction, "this is not an element type", "for example tl.float32");
+  return value.dtype;
+}
+
+}  // namespace syncopate

@@ -1,0 +1,137 @@
+// The domain in which the register machine (machine.h) finds footprints: it executes a kernel on values that stand
+// for whole blocks (footprint_value.h) and records which boxes of which tensors each tile reads and writes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "syncopate/kernel/footprint.h"
+#include "syncopate/kernel/footprint_access.h"
+#include "syncopate/kernel/footprint_value.h"
+#include "syncopate/kernel/program_internal.h"
+
+namespace syncopate {
+
+inline constexpr int kGridAxes = 3;
+using GridPosition = std::array<std::int64_t, kGridAxes>;
+
+/// What is recorded of one tile; one entry per tensor parameter.
+struct RecordedAccesses {
+  std::vector<std::vector<Region>> reads;
+  std::vector<std::vector<Region>> writes;
+};
+
+class FootprintDomain {
+ public:
+  using Value = FootprintValue;
+
+  /// `tensors` are the tensor parameters, in the function's order; the parameter of a pointer value is an index into
+  /// them. `persistent`: the kernel walks its tiles in a loop.
+  FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors, bool persistent);
+
+  /// Starts a program instance. A count of 0 is unknown: asking for it is the user's error.
+  void begin_program(const GridPosition& position, const GridPosition& counts);
+  /// Ends it; its last tile is complete. Returns how many tiles the program had.
+  std::size_t end_program();
+
+  const std::vector<TensorLayout>& tensors() const { return tensors_; }
+  /// Recorded so far; parameters of accesses are not merged with shared reads yet.
+  const std::vector<std::vector<std::int64_t>>& tile_indices() const { return indices_; }
+  std::vector<RecordedAccesses>& tiles() { return tiles_; }
+  const RecordedAccesses& recorded(std::size_t tile) const { return tiles_[tile]; }
+  /// What the kernel reads outside its loop, and every tile therefore depends on.
+  const RecordedAccesses& shared_reads() const { return shared_; }
+  /// The largest grid axis whose program id has been asked for.
+  int last_axis() const { return last_axis_; }
+  std::string tile_name(std::size_t tile) const;
+  /// Whether a tensor has been written, and where first.
+  const Instruction* first_write(std::size_t tensor) const { return first_write_[tensor]; }
+
+  // What Machine asks for.
+  Value constant(const Constant& constant) const;
+  bool truth(const Value& value, const Instruction& instruction) const;
+  bool decides(const Value& value, bool wanted) const { return known_truth(value) == wanted; }
+  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction) const;
+  bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction&) const;
+  Value range_next(const Value& counter, const Value& step, const Instruction& instruction) const;
+  void probe(const Instruction& instruction, const Value* registers);
+  bool wait(const Instruction& instruction, Value* registers) const;
+  void execute(const Instruction& instruction, Value* registers);
+
+ private:
+  enum class Direction : std::uint8_t { read, write };
+  struct Descriptor {
+    std::int16_t parameter = -1;
+    bool whole = false;  ///< it describes the tensor itself, so that its indices are the tensor's
+    int rank = 0;
+    std::int64_t base = 0;
+    std::array<std::int64_t, kMaxDimensions> shape{};
+    std::array<std::int64_t, kMaxDimensions> stride{};
+    std::array<std::int64_t, kMaxDimensions> block{};
+  };
+  using Operands = std::span<const Register>;
+
+  // Instructions (footprint_domain.cpp).
+  Value evaluate(const Instruction& instruction, const Value* registers);
+  Value grid_value(const Instruction& instruction, Operands operands, const Value* registers);
+  Value full(const Value& value, Dtype dtype, const LaneShape& shape, const Instruction& instruction) const;
+  Value reshaped(const Value& value, const LaneShape& shape, const Instruction& instruction) const;
+  Value rearranged(const Value& value, std::span<const int> source) const;
+  Value permuted(const Instruction& instruction, Operands operands, const Value* registers) const;
+  Value with_new_dimension(const Value& value, const Value& axis, const Instruction& instruction) const;
+  Value broadcast_value(const Value& value, const LaneShape& shape, const Instruction& instruction) const;
+  Value dot(const Instruction& instruction, Operands operands, const Value* registers) const;
+  Value reduce(const Instruction& instruction, Operands operands, const Value* registers) const;
+  Value extent(const Instruction& instruction, Operands operands, const Value* registers) const;
+  std::int64_t known_integer(const Value& value, const char* what, const Instruction& instruction) const;
+  LaneShape shape_operand(Operands operands, const Value* registers, const Instruction& instruction) const;
+  Dtype dtype_operand(const Value& value, const Instruction& instruction) const;
+
+  // Accesses (footprint_record.cpp).
+  Value load(const Instruction& instruction, Operands operands, const Value* registers);
+  void store(const Instruction& instruction, Operands operands, const Value* registers);
+  Value make_descriptor(const Instruction& instruction, Operands operands, const Value* registers);
+  void check_view(Descriptor& descriptor, const Instruction& instruction);
+  const Descriptor& access_descriptor(Direction direction, const Value& value, Operands offsets, const Value* registers,
+                                      const Instruction& instruction);
+  void access_pointers(Direction direction, const Value& pointers, const Value* mask, const Instruction& instruction);
+  RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
+  void record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
+              const Instruction& instruction);
+  void finish_tile();
+
+  // Messages.
+  [[noreturn]] void fail(const Instruction& instruction, std::string problem, std::string remedy) const;
+  [[noreturn]] void fail_placement(Placement placement, Direction direction, std::int16_t parameter,
+                                   const Region& reached, const Instruction& instruction) const;
+  std::string because(const Value& value) const;
+  std::string current_tile() const;
+
+  std::shared_ptr<const Program> program_;
+  std::vector<TensorLayout> tensors_;
+  GridPosition position_{};
+  GridPosition counts_{};
+  int last_axis_ = 0;
+
+  // An instruction belongs to no tile, to the next tile or to the current one by its place in the program.
+  const Instruction* probe_ = nullptr;
+  const Instruction* loop_begin_ = nullptr;  ///< nullptr: not persistent, or not found
+  const Instruction* loop_end_ = nullptr;
+
+  std::vector<Descriptor> descriptors_;
+  std::vector<Region> scratch_;
+  std::vector<const Instruction*> first_write_;
+
+  std::vector<std::int64_t> index_;  ///< of the current tile
+  bool in_tile_ = false;
+  std::size_t tiles_before_ = 0;  ///< tiles of earlier programs
+  RecordedAccesses shared_, next_, current_;
+  std::vector<std::vector<std::int64_t>> indices_;
+  std::vector<RecordedAccesses> tiles_;
+};
+
+}  // namespace syncopate

@@ -1,0 +1,259 @@
+// The memory instructions of FootprintDomain: from values to boxes, and which tile they belong to.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "syncopate/kernel/footprint_domain.h"
+
+namespace syncopate {
+namespace {
+
+std::size_t at_index(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+const FootprintValue* optional_operand(std::span<const Register> operands, std::size_t i,
+                                       const FootprintValue* registers) {
+  if (i >= operands.size() || operands[i] == kNoRegister) return nullptr;
+  const FootprintValue& value = registers[operands[i]];
+  return value.kind == ValueKind::none ? nullptr : &value;
+}
+
+}  // namespace
+
+FootprintValue FootprintDomain::load(const Instruction& instruction, Operands operands, const Value* registers) {
+  const Value& source = registers[operands[0]];
+  if (instruction.opcode == Opcode::descriptor_load) {
+    const Descriptor& descriptor =
+        access_descriptor(Direction::read, source, operands.subspan(1), registers, instruction);
+    LaneShape shape;
+    shape.rank = descriptor.rank;
+    for (int d = 0; d < shape.rank; ++d) shape[d] = static_cast<std::int32_t>(descriptor.block[at_index(d)]);
+    return opaque_value(shape, source.dtype, OpaqueReason::data, instruction);
+  }
+  const bool atomic = instruction.opcode == Opcode::atomic_add;
+  const Value* const mask = optional_operand(operands, atomic ? 2 : 1, registers);
+  access_pointers(Direction::read, source, mask, instruction);
+  if (atomic) access_pointers(Direction::write, source, mask, instruction);
+  LaneShape shape = source.shape();
+  if (mask != nullptr) shape = broadcast(shape, mask->shape()).value_or(shape);
+  return opaque_value(shape, source.dtype, OpaqueReason::data, instruction);
+}
+
+void FootprintDomain::store(const Instruction& instruction, Operands operands, const Value* registers) {
+  access_pointers(Direction::write, registers[operands[0]], optional_operand(operands, 2, registers), instruction);
+}
+
+void FootprintDomain::access_pointers(Direction direction, const Value& pointers, const Value* mask,
+                                      const Instruction& instruction) {
+  const char* const verb = direction == Direction::read ? "load" : "store";
+  if (pointers.kind == ValueKind::opaque)
+    fail(instruction, fmt::format("the address of this {} {}", verb, because(pointers)),
+         "which elements a tile touches must follow from its indices and the arguments");
+  if (pointers.kind != ValueKind::pointer)
+    fail(instruction, fmt::format("the address of this {} is not a pointer into a tensor argument", verb),
+         "start from a pointer parameter");
+  LaneMask lanes = LaneMask::all(pointers.shape());
+  const IndexForm* offsets = &pointers.form;
+  IndexForm wide;
+  if (mask != nullptr) {
+    if (mask->kind == ValueKind::opaque)
+      fail(instruction, fmt::format("the mask of this {} {}", verb, because(*mask)),
+           "masks must compare indices with bounds, one axis per comparison, joined by &");
+    std::optional<LaneMask> condition;
+    if (mask->kind == ValueKind::boolean) condition = mask->mask;
+    if (mask->kind == ValueKind::integer) condition = compare_with_zero(mask->form, CompareOperation::not_equal);
+    const auto left = condition ? both(lanes, *condition) : std::nullopt;
+    if (!left) fail(instruction, fmt::format("the mask of this {} does not fit its address", verb), "");
+    lanes = *left;
+    if (!(lanes.shape == offsets->shape)) {
+      wide = broadcast_to(pointers.form, lanes.shape);
+      offsets = &wide;
+    }
+  }
+  scratch_.clear();
+  Region reached;
+  const Placement placement = place(tensors_[at_index(pointers.parameter)], *offsets, lanes, scratch_, reached);
+  if (placement != Placement::placed) fail_placement(placement, direction, pointers.parameter, reached, instruction);
+  record(direction, pointers.parameter, scratch_, instruction);
+}
+
+FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, Operands operands,
+                                                const Value* registers) {
+  const Value& pointer = registers[operands[0]];
+  if (pointer.kind == ValueKind::opaque)
+    fail(instruction, "the address of this descriptor " + because(pointer),
+         "which elements a tile touches must follow from its indices and the arguments");
+  if (!pointer.is_scalar(ValueKind::pointer))
+    fail(instruction, "a descriptor needs a pointer into a tensor argument", "start from a pointer parameter");
+  Descriptor descriptor;
+  descriptor.parameter = pointer.parameter;
+  descriptor.base = pointer.form.base;
+  descriptor.rank = static_cast<int>((operands.size() - 1) / 3);
+  if (descriptor.rank > kMaxDimensions) fail(instruction, "a descriptor of more than 5 dimensions", "");
+  for (int d = 0; d < descriptor.rank; ++d) {
+    const auto integer = [&](int group, const char* what) {
+      return known_integer(registers[operands[at_index(1 + group * descriptor.rank + d)]], what, instruction);
+    };
+    descriptor.shape[at_index(d)] = integer(0, "the shape of a descriptor");
+    descriptor.stride[at_index(d)] = integer(1, "a stride of a descriptor");
+    descriptor.block[at_index(d)] = integer(2, "the block shape of a descriptor");
+  }
+  check_view(descriptor, instruction);
+  descriptors_.push_back(descriptor);
+  Value value;
+  value.kind = ValueKind::descriptor;
+  value.dtype = pointer.dtype;
+  value.parameter = pointer.parameter;
+  value.descriptor = static_cast<std::int32_t>(descriptors_.size() - 1);
+  return value;
+}
+
+void FootprintDomain::check_view(Descriptor& descriptor, const Instruction& instruction) {
+  const TensorLayout& tensor = tensors_[at_index(descriptor.parameter)];
+  const auto rank = at_index(descriptor.rank);
+  const Shape shape(descriptor.shape.begin(), descriptor.shape.begin() + descriptor.rank);
+  const std::span<const std::int64_t> strides(descriptor.stride.data(), rank);
+  const auto complain = [&] {
+    fail(instruction,
+         fmt::format("this descriptor of {} has shape {} and strides {}, but the tensor is {}", tensor.name,
+                     to_string(shape), fmt::join(strides, ", "), to_string(tensor.shape)),
+         fmt::format("declare {} with the kernel's shape, or change the sizes that the kernel is given", tensor.name));
+  };
+  if (rank == tensor.shape.size() && descriptor.base == 0) {
+    // The tensor itself, row by row. The stride of a dimension of one element does not matter.
+    std::int64_t stride = tensor.volume;
+    for (std::size_t d = 0; d < rank; ++d) {
+      if (shape[d] != tensor.shape[d]) complain();
+      stride = shape[d] == 0 ? 0 : stride / shape[d];
+      if (shape[d] > 1 && strides[d] != stride) complain();
+    }
+    descriptor.whole = true;
+    return;
+  }
+  // A part of it, or the same elements under a shape of other dimensions.
+  std::array<AddressRun, kMaxDimensions> runs{};
+  for (std::size_t d = 0; d < rank; ++d) runs[d] = {strides[d], shape[d]};
+  scratch_.clear();
+  Region reached;
+  if (place(tensor, descriptor.base, std::span(runs.data(), rank), scratch_, reached) != Placement::placed) complain();
+}
+
+const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction direction, const Value& value,
+                                                                      Operands offsets, const Value* registers,
+                                                                      const Instruction& instruction) {
+  if (value.kind != ValueKind::descriptor) fail(instruction, "this is not a tensor descriptor", "");
+  const Descriptor& descriptor = descriptors_[at_index(value.descriptor)];
+  if (static_cast<int>(offsets.size()) != descriptor.rank)
+    fail(instruction, fmt::format("{} offsets for a descriptor of {} dimensions", offsets.size(), descriptor.rank),
+         "one offset per dimension");
+  // What lies outside the descriptor's shape is neither read nor written.
+  std::array<Range, kMaxDimensions> ranges{};
+  bool empty = false;
+  for (std::size_t d = 0; d < offsets.size(); ++d) {
+    const std::int64_t offset = known_integer(registers[offsets[d]], "an offset of this access", instruction);
+    ranges[d] = {std::max<std::int64_t>(offset, 0), std::min(offset + descriptor.block[d], descriptor.shape[d])};
+    empty = empty || ranges[d].empty();
+  }
+  if (empty) return descriptor;
+  const std::span<const Range> box(ranges.data(), offsets.size());
+  if (descriptor.whole) {
+    const Region region(box);
+    record(direction, descriptor.parameter, std::span(&region, 1), instruction);
+    return descriptor;
+  }
+  std::array<AddressRun, kMaxDimensions> runs{};
+  std::int64_t base = descriptor.base;
+  for (std::size_t d = 0; d < box.size(); ++d) {
+    base += descriptor.stride[d] * box[d].begin;
+    runs[d] = {descriptor.stride[d], box[d].size()};
+  }
+  scratch_.clear();
+  Region reached;
+  const Placement placement =
+      place(tensors_[at_index(descriptor.parameter)], base, std::span(runs.data(), box.size()), scratch_, reached);
+  if (placement != Placement::placed) fail_placement(placement, direction, descriptor.parameter, reached, instruction);
+  record(direction, descriptor.parameter, scratch_, instruction);
+  return descriptor;
+}
+
+RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t parameter,
+                                               const Instruction& instruction) {
+  const bool outside = loop_begin_ != nullptr && (&instruction < loop_begin_ || &instruction > loop_end_);
+  if (!outside) return &instruction < probe_ ? next_ : current_;
+  if (direction == Direction::write)
+    fail(instruction, fmt::format("this writes {} outside the loop over tiles", tensors_[at_index(parameter)].name),
+         "every element must be written by the tile that it belongs to");
+  return shared_;
+}
+
+void FootprintDomain::record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
+                             const Instruction& instruction) {
+  RecordedAccesses& accesses = destination(direction, parameter, instruction);
+  const std::size_t tensor = at_index(parameter);
+  std::vector<Region>& regions = (direction == Direction::read ? accesses.reads : accesses.writes)[tensor];
+  for (const Region& box : boxes) add_region(regions, box);
+  if (direction == Direction::write && first_write_[tensor] == nullptr) first_write_[tensor] = &instruction;
+}
+
+void FootprintDomain::finish_tile() {
+  if (!in_tile_) return;
+  for (std::vector<std::vector<Region>>* lists : {&current_.reads, &current_.writes})
+    for (std::vector<Region>& regions : *lists) {
+      merge_regions(regions);
+      regions.shrink_to_fit();
+    }
+  indices_.push_back(index_);
+  tiles_.push_back(std::move(current_));
+  in_tile_ = false;
+}
+
+std::size_t FootprintDomain::end_program() {
+  finish_tile();
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    if (!next_.writes[t].empty())
+      fail(*probe_, fmt::format("a program writes {} but ends before its tile indices are known", tensors_[t].name),
+           "compute the tile indices first");
+    next_.reads[t].clear();
+  }
+  return tiles_.size() - tiles_before_;
+}
+
+void FootprintDomain::fail(const Instruction& instruction, std::string problem, std::string remedy) const {
+  throw UserError(program_->locate(instruction), std::move(problem), std::move(remedy));
+}
+
+void FootprintDomain::fail_placement(Placement placement, Direction direction, std::int16_t parameter,
+                                     const Region& reached, const Instruction& instruction) const {
+  const TensorLayout& tensor = tensors_[at_index(parameter)];
+  const char* const verb = direction == Direction::read ? "reads" : "writes";
+  if (placement == Placement::not_a_box)
+    fail(instruction,
+         fmt::format("{} {} elements of {} that are not a box of its shape {}", current_tile(), verb, tensor.name,
+                     to_string(tensor.shape)),
+         "each dimension of the block must step along one dimension of a row-major tensor; check the strides");
+  const std::string where = reached.dimensions() == 0 ? "" : fmt::format(" at {},", reached.to_string());
+  fail(
+      instruction,
+      fmt::format("{} {} {}{} outside its shape {}", current_tile(), verb, tensor.name, where, to_string(tensor.shape)),
+      "mask the access, or choose tile sizes that divide the tensor");
+}
+
+std::string FootprintDomain::because(const Value& value) const {
+  const int line = program_->locate(*value.origin).line;
+  switch (value.reason) {
+    case OpaqueReason::data:
+      return fmt::format("depends on data (loaded at line {})", line);
+    case OpaqueReason::arithmetic:
+      return fmt::format("is computed (at line {}) in a way that the analysis of footprints cannot follow", line);
+    case OpaqueReason::overflow:
+      return fmt::format("overflows {} (at line {}; convert to tl.int64 before)", name_of(value.dtype), line);
+  }
+  return {};
+}
+
+std::string FootprintDomain::current_tile() const {
+  if (in_tile_) return fmt::format("tile ({})", fmt::join(index_, ", "));
+  return fmt::format("the program at grid position ({})", fmt::join(position_, ", "));
+}
+
+}  // namespace syncopate
