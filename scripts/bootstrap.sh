@@ -27,16 +27,20 @@ if [ ! -x "$venv/bin/pip" ]; then
   /usr/bin/python3 -m venv "$venv"
 fi
 
-# The Python grammar for tree-sitter, a source distribution: its C files are compiled by our CMake. 0.23.6 is the last
-# release that Debian's libtree-sitter 0.20.7 can load.
-grammar=tree_sitter_python-0.23.6
-grammar_sha256=354bfa0a2f9217431764a631516f85173e9711af2c13dbd796a8815acfe505d9
-if [ ! -f ".deps/$grammar/src/parser.c" ]; then
-  echo "bootstrap: fetching $grammar"
-  "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: -d .deps/download tree-sitter-python==0.23.6
-  echo "$grammar_sha256  .deps/download/$grammar.tar.gz" | sha256sum -c --quiet
-  tar -xzf ".deps/download/$grammar.tar.gz" -C .deps
-fi
+# Source distributions from PyPI whose C files our CMake compiles, into .deps/<name>-<version>.
+fetch_sources() {  # package version sha256 archive-name
+  local package=$1 version=$2 sha256=$3 name=$4-$2
+  if [ ! -d ".deps/$name" ]; then
+    echo "bootstrap: fetching $name"
+    "$venv/bin/pip" download -q --disable-pip-version-check --no-deps --no-binary :all: -d .deps/download "$package==$version"
+    echo "$sha256  .deps/download/$name.tar.gz" | sha256sum -c --quiet
+    tar -xzf ".deps/download/$name.tar.gz" -C .deps
+  fi
+}
+# The Python grammar for tree-sitter; 0.23.6 is the last release that Debian's libtree-sitter 0.20.7 can load. Its archive
+# lacks the headers that its C files include (tree_sitter/parser.h, array.h, alloc.h); the archive of the core has them.
+fetch_sources tree-sitter-python 0.23.6 354bfa0a2f9217431764a631516f85173e9711af2c13dbd796a8815acfe505d9 tree_sitter_python
+fetch_sources tree-sitter 0.23.2 66bae8dd47f1fed7bdef816115146d3a41c39b5c482d7bad36d9ba1def088450 tree-sitter
 
 if [ "${1:-}" = "--triton" ] && ! "$venv/bin/python" -c 'import importlib.metadata as m; assert m.version("triton") == "3.6.0"; import numpy' 2>/dev/null; then
   echo "bootstrap: installing Triton 3.6.0 into $venv"

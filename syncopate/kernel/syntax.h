@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "syncopate/core/source.h"
@@ -14,11 +15,11 @@
 namespace syncopate {
 
 enum class ExpressionKind : std::uint8_t {
-  name,         ///< text
-  integer,      ///< integer
-  floating,     ///< number
-  string,       ///< text, without quotes
-  boolean,      ///< integer 0 or 1
+  name,      ///< text
+  integer,   ///< integer
+  floating,  ///< number
+  string,    ///< text, without quotes
+  boolean,   ///< integer 0 or 1
   none,
   tuple,        ///< children; also lists, which mean the same to Triton
   attribute,    ///< children[0] . text
@@ -27,7 +28,8 @@ enum class ExpressionKind : std::uint8_t {
   slice,        ///< the ":" of a subscript; children are lower, upper, step (absent ones have kind none)
   unary,        ///< text is "-", "+", "~" or "not"; children[0]
   binary,       ///< text is the operator, "+" ... "@"; children[0], children[1]
-  comparison,   ///< text is "<", "<=", ">", ">=", "==", "!=", "is", "is not", "in"; chains are opened into "and"
+  comparison,   ///< text is "<", "<=", ">", ">=", "==", "!=", "is", "is not", "in"; chains are opened into "and", and
+                ///< `not in` into a "not" of "in"
   logical,      ///< text is "and" or "or"; children[0], children[1]
   conditional,  ///< children[0] if children[1] else children[2]
 };
@@ -40,7 +42,7 @@ struct Keyword {
 
 struct Expression {
   ExpressionKind kind = ExpressionKind::none;
-  ByteRange range;
+  ByteRange range;  ///< parentheses around it included
   std::string text;
   std::int64_t integer = 0;
   double number = 0;
@@ -54,9 +56,9 @@ struct Expression {
 enum class StatementKind : std::uint8_t {
   assign,            ///< targets = value; `a = b = v` has two targets; a tuple target unpacks
   augmented_assign,  ///< targets[0] text= value; text is the operator without "="
-  expression,        ///< value (a call, or a docstring)
+  expression,        ///< value (a call, or a docstring); `assert x, y` is a call of the name "assert"
   if_,               ///< value is the condition; body; orelse (an elif is an if_ in orelse)
-  for_,              ///< targets[0] in value; body
+  for_,              ///< targets[0] in value; body (a loop's else is not supported)
   while_,            ///< value is the condition; body
   return_,           ///< value may be absent
   pass,
@@ -82,10 +84,11 @@ struct Parameter {
   ByteRange range;
 };
 
-/// A `def`, with or without @triton.jit.
+/// A `def` at the top of a file. Without @triton.jit it is host code: only its name and ranges are known. Of two
+/// functions of one name the last counts, as in Python.
 struct Function {
   std::string name;
-  ByteRange range;             ///< decorators included
+  ByteRange range;  ///< decorators included
   ByteRange name_range;
   ByteRange parameters_range;  ///< from "(" to ")", included
   bool jit = false;
@@ -102,7 +105,7 @@ struct Comment {
 /// A parsed file.
 struct Module {
   std::shared_ptr<const SourceFile> source;
-  std::vector<std::string> imports;  ///< the text of every import statement, in order
+  std::vector<std::string> imports;                   ///< the text of every import statement, in order
   std::vector<std::unique_ptr<Statement>> constants;  ///< top-level assignments such as `N = tl.constexpr(4)`
   std::vector<std::unique_ptr<Function>> functions;
   std::vector<Comment> comments;
