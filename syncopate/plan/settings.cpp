@@ -105,7 +105,10 @@ void apply(Setting& root, const Override& override) {
                       "name a key that the operator file could hold");
     Setting* member = table->find(key);
     if (member == nullptr) {
-      table->members.emplace_back(key, Setting{.where = {name}, .key_where = {name}});
+      Setting added;
+      added.where = {name};
+      added.key_where = {name};
+      table->members.emplace_back(key, std::move(added));
       member = &table->members.back().second;
     }
     if (dot == std::string_view::npos) {

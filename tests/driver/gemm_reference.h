@@ -1,0 +1,22 @@
+// Products computed without any of Syncopate's evaluator, to hold its results against.
+#pragma once
+
+#include <string>
+
+#include "syncopate/host/host.h"
+
+namespace syncopate::testing {
+
+/// Recomputes C = A B of one rank from what the run says went in, in 64-bit integers, and compares every element of
+/// what came out exactly. Inputs must be small integers. "" if all agree, else the first difference. The buffers are a
+/// [M, K], b [K, N], c [M, N] in that order.
+std::string compare_exactly(const Plan& plan, const LaunchData& data, int rank);
+
+/// Recomputes in fp64 and compares within a bound derived per element:
+///   |c - ref| <= K u32 S + u16 (|ref| + K u32 S),   S = sum over k of |a| |b|,  u32 = 2^-24, u16 = 2^-8 (bf16),
+/// the first term for K additions in fp32 in any order, the second for the final rounding (Higham, Accuracy and
+/// Stability of Numerical Algorithms, section 3.1). Products of bf16 values are exact in fp32. Reports the tile with
+/// the largest share of its bound; "" if all are within.
+std::string compare_with_bound(const Plan& plan, const LaunchData& data, int rank);
+
+}  // namespace syncopate::testing

@@ -1,0 +1,169 @@
+// Operator files: what they mean, and an error at the exact place for everything that is wrong with one.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "syncopate/core/error.h"
+#include "syncopate/plan/operator.h"
+#include "tests/support/temporary_folder.h"
+
+namespace syncopate {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+const char* const kGood = R"(operator = "ag"
+ranks = 4
+
+[kernel]
+file = "../kernels/k.py"
+function = "k"
+args = { M = 1024, K = 64, alpha = 0.5, flag = true }
+
+[tensors.x]
+parameter = "x_ptr"
+shape = ["M", "2 * K // ranks"]
+dtype = "bf16"
+before = "shard(0)"
+inside = "replicate"
+
+[tensors.a]
+parameter = "a_ptr"
+shape = [16, "K"]
+dtype = "fp32"
+
+[communicate.x]
+algorithm = "ring"
+initiator = "pull"
+split = 3
+)";
+
+/// Replaces the first occurrence of `from`.
+std::string replaced(const std::string& from, const std::string& to) {
+  std::string text = kGood;
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+class OperatorFile : public ::testing::Test {
+ protected:
+  std::string error_of(const std::string& text, const std::vector<Override>& overrides = {}) const {
+    const std::string path = folder_.write("op.toml", text);
+    try {
+      read_operator(path, overrides);
+    } catch (const UserError& error) {
+      const std::string message = error.what();
+      // The folder differs from run to run.
+      return message.rfind(path, 0) == 0 ? "op.toml" + message.substr(path.size()) : message;
+    }
+    return "no error";
+  }
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(OperatorFile, MeansWhatItSays) {
+  const OperatorStatement op = read_operator(folder_.write("op.toml", kGood));
+  EXPECT_EQ(op.name, "ag");
+  EXPECT_EQ(op.ranks, 4);
+  EXPECT_EQ(op.workers, 132);
+  EXPECT_EQ(op.kernel_file, std::filesystem::path(folder_.path("../kernels/k.py")).lexically_normal().string());
+  EXPECT_EQ(std::get<std::int64_t>(op.arguments.at("M")), 1024);
+  EXPECT_EQ(std::get<double>(op.arguments.at("alpha")), 0.5);
+  EXPECT_TRUE(std::get<bool>(op.arguments.at("flag")));
+  ASSERT_EQ(op.tensors.size(), 2U);
+  EXPECT_EQ(op.tensors[0].name, "x") << "the order of the file, not of the alphabet";
+  EXPECT_EQ(op.tensors[0].shape, (Shape{1024, 32}));
+  EXPECT_EQ(op.tensors[0].before, Placement::shard(0));
+  EXPECT_EQ(op.tensors[0].inside, Placement::replicate());
+  EXPECT_EQ(op.tensors[1].dtype, Dtype::fp32);
+  EXPECT_EQ(op.tensors[1].before, op.tensors[1].inside);
+  ASSERT_EQ(op.communications.size(), 1U);
+  EXPECT_EQ(op.communications[0].options.algorithm, Algorithm::ring);
+  EXPECT_EQ(op.communications[0].options.initiator, Initiator::pull);
+  EXPECT_EQ(op.communications[0].options.split, 3);
+}
+
+TEST_F(OperatorFile, OverridesComeFirst) {
+  const std::string path = folder_.write("op.toml", kGood);
+  const OperatorStatement op = read_operator(path, {{"ranks", "8"},
+                                                    {"kernel.args.M", "2048"},
+                                                    {"communicate.x.algorithm", "direct"},
+                                                    {"communicate.x.initiator", "\"push\""},
+                                                    {"launch.workers", "7"}});
+  EXPECT_EQ(op.ranks, 8);
+  EXPECT_EQ(op.tensors[0].shape, (Shape{2048, 16})) << "shapes follow the overridden sizes";
+  EXPECT_EQ(op.communications[0].options.algorithm, Algorithm::direct);
+  EXPECT_EQ(op.communications[0].options.initiator, Initiator::push);
+  EXPECT_EQ(op.workers, 7) << "an override may add a table";
+}
+
+TEST_F(OperatorFile, OverrideErrorsNameTheOverride) {
+  EXPECT_EQ(error_of(kGood, {{"rankz", "8"}}),
+            "--set rankz=8: unknown key 'rankz' in the operator file; did you mean 'ranks'? known: operator, ranks, "
+            "kernel, launch, tensors, communicate");
+  EXPECT_THAT(error_of(kGood, {{"ranks", "many"}}), StartsWith("--set ranks=many: 'ranks' is a string"));
+  EXPECT_THAT(error_of(kGood, {{"ranks", "0"}}), StartsWith("--set ranks=0: 'ranks' is 0; it must be from 1 to"));
+  EXPECT_THAT(error_of(kGood, {{"ranks.x", "1"}}), HasSubstr("'x' is below a value"));
+  EXPECT_THAT(error_of(kGood, {{"kernel..x", "1"}}), HasSubstr("the key has an empty part"));
+}
+
+TEST_F(OperatorFile, MissingFile) {
+  try {
+    read_operator(folder_.path("none.toml"));
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("none.toml: no such file"));
+  }
+}
+
+TEST_F(OperatorFile, SyntaxErrors) {
+  EXPECT_THAT(error_of(replaced("ranks = 4", "ranks = = 4")), StartsWith("op.toml:2:9: not valid TOML"));
+  EXPECT_THAT(error_of(replaced("\"ag\"", "\"ag")), StartsWith("op.toml:1:"));
+  EXPECT_THAT(error_of(replaced("ranks = 4", "ranks = 4\nranks = 5")), StartsWith("op.toml:3:"));
+}
+
+TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
+  EXPECT_EQ(error_of(replaced("ranks = 4", "ranks = \"4\"")),
+            "op.toml:2:9: 'ranks' is a string; it must be an integer");
+  EXPECT_THAT(error_of(replaced("ranks = 4", "ranks = 100000")), StartsWith("op.toml:2:9: 'ranks' is 100000"));
+  EXPECT_THAT(error_of(replaced("split = 3", "splt = 3")),
+              StartsWith("op.toml:24:1: unknown key 'splt' in [communicate.x]; did you mean 'split'?"));
+  EXPECT_THAT(error_of(replaced("\"ring\"", "\"rings\"")),
+              StartsWith("op.toml:22:13: unknown algorithm 'rings'; did you mean 'ring'?"));
+  EXPECT_THAT(error_of(replaced("\"pull\"", "\"poll\"")), StartsWith("op.toml:23:13: unknown initiator 'poll'"));
+  EXPECT_THAT(error_of(replaced("split = 3", "split = 0")),
+              StartsWith("op.toml:24:9: 'split' of [communicate.x] is 0"));
+  EXPECT_THAT(error_of(replaced("\"bf16\"", "\"bf17\"")),
+              StartsWith("op.toml:12:9: unknown dtype 'bf17'; known: bool"));
+  EXPECT_THAT(error_of(replaced("shard(0)", "sharded")),
+              StartsWith("op.toml:13:10: 'before' of [tensors.x] is 'sharded'"));
+  EXPECT_THAT(error_of(replaced("shard(0)", "shard(2)")), HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
+  EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"2 * Q\"")),
+              StartsWith("op.toml:11:20: in the expression '2 * Q': unknown name 'Q'"));
+  EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"K - 64\"")), HasSubstr("has a size of 0"));
+  EXPECT_THAT(error_of(replaced("[16, \"K\"]", "[]")), HasSubstr("is not a list of 1 to 5 sizes"));
+  EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = \"half\"")),
+              StartsWith("op.toml:7:35: argument 'alpha' is not a number"));
+  EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = 1979-05-27")), HasSubstr("dates and times mean nothing here"));
+  EXPECT_THAT(error_of(replaced("[communicate.x]", "[communicate.y]")),
+              StartsWith("op.toml:21:14: [communicate.y] names no tensor; did you mean 'x'?"));
+  EXPECT_THAT(error_of(replaced("split = 3", "schedule = \"s.json\"")),
+              HasSubstr("names a schedule file and a template's option"));
+}
+
+TEST_F(OperatorFile, MissingKeysSayWhatToAdd) {
+  EXPECT_EQ(error_of(replaced("function = \"k\"\n", "")),
+            "op.toml:4:1: [kernel] has no 'function'; add function = \"name of the @triton.jit function\"");
+  EXPECT_THAT(error_of(replaced("ranks = 4\n", "")), StartsWith("op.toml:1:1: the operator file has no 'ranks'"));
+  EXPECT_THAT(error_of(replaced("dtype = \"fp32\"\n", "")), StartsWith("op.toml:16:1: [tensors.a] has no 'dtype'"));
+}
+
+TEST_F(OperatorFile, GridMayBeAnExpression) {
+  const OperatorStatement op = read_operator(
+      folder_.write("op.toml", replaced("function = \"k\"", "function = \"k\"\ngrid = \"cdiv(M, 100)\"")));
+  EXPECT_EQ(op.grid, 11);
+}
+
+}  // namespace
+}  // namespace syncopate

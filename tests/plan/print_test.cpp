@@ -1,0 +1,50 @@
+#include "syncopate/plan/print.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "syncopate/driver/driver.h"
+
+namespace syncopate {
+namespace {
+
+using ::testing::HasSubstr;
+
+Plan demo(const std::vector<Override>& overrides = {}) {
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm.toml", overrides);
+}
+
+TEST(Print, SummaryHoldsTheFigures) {
+  const std::string text = summary(demo());
+  EXPECT_THAT(text, HasSubstr("ag_gemm on 4 ranks: gemm of gemm.py"));
+  EXPECT_THAT(text, HasSubstr("a: shard(0) -> replicate, all-gather, direct, push, split 2"));
+  // 8 chunks of 128 x 512 bf16 = 128 KiB, each to 3 peers: 24 transfers, 3 MiB.
+  EXPECT_THAT(text, HasSubstr("8 of 128.00 KiB, 24 transfers by copy engines, 3.00 MiB in all"));
+  EXPECT_THAT(text, HasSubstr("32 per rank (8 pid_m x 4 pid_n), on 8 workers"));
+  EXPECT_THAT(text, HasSubstr("at least 8 tiles that wait for nothing"));
+  EXPECT_THAT(text, HasSubstr("96 before 128 tiles"));
+  // Staging: three quarters of 1 MiB.
+  EXPECT_THAT(text, HasSubstr("768.00 KiB staging"));
+}
+
+TEST(Print, PictureMarksChunks) {
+  const std::string text = tile_picture(demo(), 1);
+  // Rank 1 starts with its own rows 2 and 3 (positions 0 to 7), then hears from rank 0.
+  EXPECT_THAT(text, HasSubstr("  0.   2.   4.   6."));
+  EXPECT_THAT(text, HasSubstr("1 a[0:128, 0:512] at rank 1"));
+}
+
+TEST(Print, ShowNamesEveryTransferAndWait) {
+  const std::string text = show(demo({{"ranks", "2"}, {"communicate.a.initiator", "pull"}}));
+  EXPECT_THAT(text, HasSubstr("pull a[512:768, 0:512] from rank 1, after \"inputs of rank 1 seen by rank 0\""));
+  EXPECT_THAT(text, HasSubstr("completes after \"peers done with buffers of rank 0\""));
+  EXPECT_THAT(text, HasSubstr("a   1024 x 512 bf16, symmetric: gathered input"));
+}
+
+TEST(Print, LargeGridsAreThinned) {
+  const std::string text = tile_picture(demo({{"kernel.args.M", "16384"}}), 0);
+  EXPECT_THAT(text, HasSubstr("(every 4 row, every 1 column)"));
+}
+
+}  // namespace
+}  // namespace syncopate
