@@ -1,6 +1,6 @@
 #include "syncopate/host/agents.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 AgentLayout::AgentLayout(const Plan& plan) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -14,4 +14,4 @@ AgentLayout::AgentLayout(const Plan& plan) {
   first_.push_back(count());
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -7,7 +7,7 @@
 
 #include "syncopate/plan/plan.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 enum class AgentKind : std::uint8_t { caller, queue, worker };
 
@@ -36,4 +36,4 @@ class AgentLayout {
   std::vector<int> first_worker_;  ///< per rank
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

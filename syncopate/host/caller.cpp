@@ -5,7 +5,7 @@
 
 #include "syncopate/host/inputs.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 Caller::Caller(World& world, int rank, TakeOutputs take_outputs)
     : world_(world),
@@ -128,4 +128,4 @@ void Caller::take_outputs() {
   take_outputs_(rank_, launch_, std::move(outputs));
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

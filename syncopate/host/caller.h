@@ -7,7 +7,7 @@
 
 #include "syncopate/host/world.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// What happens to the outputs of a launch: (rank, launch, outputs[buffer], empty for what is no output).
 using TakeOutputs = std::function<void(int, std::int64_t, std::vector<Bytes>)>;
@@ -46,4 +46,4 @@ class Caller {
   std::int64_t launch_ = 0;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -16,7 +16,7 @@
 #include "syncopate/host/worker_agent.h"
 #include "syncopate/host/world.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 /// Compares the outputs of launches as they come and keeps the last launch that every rank has completed.
@@ -53,9 +53,9 @@ class Results {
 };
 
 /// All agents, and the loop that moves them.
-class Machine {
+class Agents {
  public:
-  Machine(World& world, Results& results, const std::shared_ptr<const Program>& fused)
+  Agents(World& world, Results& results, const std::shared_ptr<const Program>& fused)
       : world_(world), running_(static_cast<std::size_t>(world.plan.ranks), 0) {
     for (int rank = 0; rank < world.plan.ranks; ++rank) {
       callers_.emplace_back(world, rank, [&results](int from, std::int64_t launch, std::vector<Bytes> outputs) {
@@ -153,6 +153,9 @@ void check_signal_counts(const World& world) {
 }
 
 }  // namespace
+}  // namespace syncopate::host
+
+namespace syncopate {
 
 std::string_view name_of(Outcome outcome) {
   switch (outcome) {
@@ -172,23 +175,23 @@ std::string_view name_of(Outcome outcome) {
 
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options) {
   check_internal(options.repeat >= 1, "a run needs at least one launch");
-  if (const auto problem = broken_reference(plan)) {
+  if (const auto problem = host::broken_reference(plan)) {
     RunReport report;
     report.outcome = Outcome::bad_access;
     report.message = *problem;
     return report;
   }
   const KernelPart& kernel = plan.kernel;
-  const auto fused = load_program("fused.py", kernel.fused_source, kernel.fused_function);
-  const auto local = options.compare ? load_program(kernel.file, kernel.local_source, kernel.function)
+  const auto fused = host::load_program("fused.py", kernel.fused_source, kernel.fused_function);
+  const auto local = options.compare ? host::load_program(kernel.file, kernel.local_source, kernel.function)
                                      : std::shared_ptr<const Program>();
-  World world(plan, options);
+  host::World world(plan, options);
   try {
-    Results results(world, local);
-    Machine machine(world, results, fused);
-    machine.run();
-    check_signal_counts(world);
-  } catch (const Failure& failure) {
+    host::Results results(world, local);
+    host::Agents agents(world, results, fused);
+    agents.run();
+    host::check_signal_counts(world);
+  } catch (const host::Failure& failure) {
     world.report.outcome = failure.outcome();
     world.report.message = failure.what();
   }

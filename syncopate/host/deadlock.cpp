@@ -7,7 +7,7 @@
 #include <iterator>
 #include <vector>
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 constexpr std::size_t kMostShown = 8;
@@ -150,4 +150,4 @@ std::string describe_deadlock(const World& world) {
   return text;
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

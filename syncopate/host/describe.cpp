@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace syncopate {
+namespace syncopate::host {
 
 Region element_region(std::int64_t element, const Shape& shape) {
   Region region = Region::whole(shape);
@@ -102,4 +102,4 @@ std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t 
   return std::nullopt;
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -8,7 +8,7 @@
 #include "syncopate/host/history.h"
 #include "syncopate/kernel/concrete.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 class Describer {
  public:
@@ -39,4 +39,4 @@ class Describer {
 /// The box of one element.
 Region element_region(std::int64_t element, const Shape& shape);
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -7,7 +7,7 @@
 
 #include "syncopate/host/host.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 class Failure : public std::runtime_error {
  public:
@@ -18,4 +18,4 @@ class Failure : public std::runtime_error {
   Outcome outcome_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

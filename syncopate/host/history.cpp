@@ -5,7 +5,7 @@
 
 #include "syncopate/core/error.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 History::History(int agents) : events_(1) {
   const auto count = static_cast<std::size_t>(agents);
@@ -36,4 +36,4 @@ void join_into(Clock& target, const Clock& other) {
   for (std::size_t i = 0; i < count; ++i) into[i] = std::max(into[i], from[i]);
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

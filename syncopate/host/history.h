@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace syncopate {
+namespace syncopate::host {
 
 using Clock = std::vector<std::uint32_t>;
 
@@ -51,4 +51,4 @@ class History {
 /// Elementwise maximum, into `target`.
 void join_into(Clock& target, const Clock& other);
 
-}  // namespace syncopate
+}  // namespace syncopate::host

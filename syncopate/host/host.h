@@ -27,7 +27,7 @@ struct RunOptions {
   InputKind inputs = InputKind::small_integers;
   bool compare = true;  ///< compare outputs with the unfused operator
   /// Called now and then with (tile executions done, of how many), for progress display. May throw to stop the run.
-  std::function<void(std::int64_t, std::int64_t)> progress;
+  std::function<void(std::int64_t, std::int64_t)> progress = {};
 };
 
 enum class Outcome : std::uint8_t {

@@ -7,7 +7,7 @@
 
 #include "syncopate/host/random.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 /// Any element but a floating one of eight bytes, which load_element does not know.
@@ -132,4 +132,4 @@ std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions
   return inputs;
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

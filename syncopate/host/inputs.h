@@ -6,7 +6,7 @@
 
 #include "syncopate/host/host.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// `elements` elements that nobody has written: quiet NaNs; 0x5a5a... in integers.
 Bytes poison(Dtype dtype, std::int64_t elements);
@@ -27,4 +27,4 @@ std::vector<bool> written_by_tiles(const Plan& plan);
 /// Shared tensors are the same on all ranks.
 std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions& options, std::int64_t launch);
 
-}  // namespace syncopate
+}  // namespace syncopate::host

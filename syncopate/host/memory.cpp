@@ -5,7 +5,7 @@
 #include "syncopate/host/failure.h"
 #include "syncopate/host/inputs.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 constexpr const char* kNotOrdered = "and nothing orders the two";
@@ -108,4 +108,4 @@ void Memory::fail_write(int rank, int buffer, const Conflict& conflict, EventId 
   throw Failure(Outcome::race, fmt::format("{}; {} {} it, {}", writes, partner, what, kNotOrdered));
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

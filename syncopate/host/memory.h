@@ -12,7 +12,7 @@
 #include "syncopate/host/host.h"
 #include "syncopate/host/shadow.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// Numbers by which a worker's kernel knows its rank's memory: the plan's buffers, then these.
 enum class RuntimeBuffer : std::uint8_t { tiles, waits, flags, epoch, record };
@@ -61,4 +61,4 @@ class Memory {
   std::vector<RankMemory> ranks_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -7,7 +7,7 @@
 
 #include "syncopate/host/failure.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 /// In how many steps a transfer moves its bytes, if it has that many elements.
@@ -140,4 +140,4 @@ void QueueAgent::announce_next() {
   }
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

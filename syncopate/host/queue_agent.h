@@ -7,7 +7,7 @@
 
 #include "syncopate/host/world.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 class QueueAgent {
  public:
@@ -43,4 +43,4 @@ class QueueAgent {
   std::vector<std::vector<Piece>> steps_;  ///< what is left to move, last first
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// Steele, Lea, Flood: "Fast splittable pseudorandom number generators" (2014), the 64-bit finaliser.
 constexpr std::uint64_t mix_bits(std::uint64_t bits) {
@@ -23,4 +23,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 bool in(std::int64_t index, std::size_t count) { return index >= 0 && index < static_cast<std::int64_t>(count); }
@@ -134,4 +134,4 @@ class Checker {
 
 std::optional<std::string> broken_reference(const Plan& plan) { return Checker(plan).check(); }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 constexpr auto kWorkers = static_cast<std::size_t>(AgentKind::worker);
 }
@@ -73,4 +73,4 @@ int Scheduler::pick_hostile() {
   return best;
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

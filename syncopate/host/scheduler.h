@@ -8,7 +8,7 @@
 #include "syncopate/host/agents.h"
 #include "syncopate/host/random.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// How much others would gain from an agent's next step. The adversary lets the least helpful ones go first.
 enum class Helpfulness : std::uint8_t { work, start_transfer, move_bytes, raise_signal };
@@ -48,4 +48,4 @@ class Scheduler {
   std::vector<Entry> entries_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

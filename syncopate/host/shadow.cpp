@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 bool starts_before(const Run& a, const Run& b) { return a.offset < b.offset; }
@@ -150,4 +150,4 @@ void Shadow::forget(const History& history, const Clock& known) {
   });
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

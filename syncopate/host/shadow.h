@@ -13,7 +13,7 @@
 #include "syncopate/host/history.h"
 #include "syncopate/kernel/concrete.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// What is wrong with an access.
 enum class ConflictKind : std::uint8_t {
@@ -65,4 +65,4 @@ class Shadow {
   std::map<EventId, RunSet> reads_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

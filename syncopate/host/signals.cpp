@@ -5,7 +5,7 @@
 
 #include "syncopate/core/error.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 Signals::Signals(const Plan& plan, const AgentLayout& layout) : plan_(plan), states_(plan.signals.size()) {
   const auto raised_by = [&](const std::vector<int>& signals, int agent) {
@@ -91,4 +91,4 @@ void Signals::forget(const Clock& known) {
   }
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -10,7 +10,7 @@
 #include "syncopate/host/agents.h"
 #include "syncopate/host/history.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 class Signals {
  public:
@@ -61,4 +61,4 @@ class Signals {
   std::vector<State> states_;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -10,7 +10,7 @@
 #include "syncopate/kernel/concrete.h"
 #include "syncopate/kernel/syntax.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 /// One rank's memory with nobody else about.
@@ -101,11 +101,6 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
   return std::move(memory.buffers());
 }
 
-std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs) {
-  const KernelPart& kernel = plan.kernel;
-  return run_unfused(plan, load_program(kernel.file, kernel.local_source, kernel.function), inputs);
-}
-
 std::optional<std::string> first_difference(const Plan& plan, int rank, std::int64_t launch,
                                             const std::vector<Bytes>& outputs, const std::vector<Bytes>& expected) {
   for (std::size_t buffer = 0; buffer < outputs.size(); ++buffer) {
@@ -121,6 +116,15 @@ std::optional<std::string> first_difference(const Plan& plan, int rank, std::int
                        value_text(expected[buffer].data() + at, about.dtype));
   }
   return std::nullopt;
+}
+
+}  // namespace syncopate::host
+
+namespace syncopate {
+
+std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs) {
+  const KernelPart& kernel = plan.kernel;
+  return host::run_unfused(plan, host::load_program(kernel.file, kernel.local_source, kernel.function), inputs);
 }
 
 }  // namespace syncopate

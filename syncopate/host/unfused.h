@@ -9,7 +9,7 @@
 #include "syncopate/host/describe.h"
 #include "syncopate/host/host.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// A function of a kernel's text, ready to run. `file` is what messages call the text.
 std::shared_ptr<const Program> load_program(const std::string& file, const std::string& text,
@@ -23,4 +23,4 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
 std::optional<std::string> first_difference(const Plan& plan, int rank, std::int64_t launch,
                                             const std::vector<Bytes>& outputs, const std::vector<Bytes>& expected);
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -5,7 +5,7 @@
 #include "syncopate/host/failure.h"
 #include "syncopate/kernel/runtime_names.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 constexpr int kRuntimeBuffers = 5;
@@ -105,4 +105,4 @@ void WorkerAgent::fail(const std::string& problem, const SourceLocation& where) 
                             world_.describer.tile(rank_, world_.position(agent_)), problem, where.to_string()));
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

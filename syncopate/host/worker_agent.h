@@ -8,7 +8,7 @@
 #include "syncopate/host/world.h"
 #include "syncopate/kernel/concrete.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// The arguments of the local kernel: the plan's scalars, and its buffers by number.
 Arguments kernel_arguments(const Plan& plan);
@@ -39,4 +39,4 @@ class WorkerAgent final : public Environment {
   EventId event_ = 0;  ///< of the slot being worked on; 0 before its first access
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

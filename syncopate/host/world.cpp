@@ -7,7 +7,7 @@
 #include "syncopate/host/failure.h"
 #include "syncopate/host/inputs.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 World::World(const Plan& the_plan, const RunOptions& the_options)
     : plan(the_plan),
@@ -107,4 +107,4 @@ void World::forget_common_past() {
   signals.forget(common);
 }
 
-}  // namespace syncopate
+}  // namespace syncopate::host

@@ -11,7 +11,7 @@
 #include "syncopate/host/scheduler.h"
 #include "syncopate/host/signals.h"
 
-namespace syncopate {
+namespace syncopate::host {
 
 /// Why an agent does not move.
 struct Pending {
@@ -81,4 +81,4 @@ class World {
   std::int64_t tiles_between_reports_ = 1;
 };
 
-}  // namespace syncopate
+}  // namespace syncopate::host

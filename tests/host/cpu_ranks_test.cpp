@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Small, RightPlans,
                                          Case{"ring2", {.ranks = 2, .route = Route::ring}},
                                          Case{"ring3", {.ranks = 3, .route = Route::ring, .workers = 1}},
                                          Case{"ring4_counted", {.ranks = 4, .route = Route::ring, .counted = true}}),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& example) { return std::string(example.param.name); });
 
 TEST(CpuRanks, SameSeedSameRun) {
   const Plan plan = small_plan({.ranks = 3, .route = Route::ring});

@@ -8,7 +8,7 @@
 
 #include "small_plans.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 TEST(Inputs, PoisonIsNaNInFloatsAndConspicuousInIntegers) {
@@ -70,4 +70,4 @@ TEST(Inputs, DifferByRankAndLaunchUnlessShared) {
 }
 
 }  // namespace
-}  // namespace syncopate
+}  // namespace syncopate::host

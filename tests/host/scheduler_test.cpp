@@ -7,7 +7,7 @@
 
 #include "small_plans.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 class SchedulerTest : public testing::Test {
@@ -69,4 +69,4 @@ TEST_F(SchedulerTest, AdversaryLetsTheMostHelpfulGoLast) {
 }
 
 }  // namespace
-}  // namespace syncopate
+}  // namespace syncopate::host

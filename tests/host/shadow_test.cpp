@@ -7,7 +7,7 @@
 
 #include "syncopate/host/random.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 // Inside a test class the name Run is GoogleTest's.
@@ -152,4 +152,4 @@ TEST(RunSet, AgreesWithASetOfElements) {
 }
 
 }  // namespace
-}  // namespace syncopate
+}  // namespace syncopate::host

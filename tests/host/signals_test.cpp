@@ -4,7 +4,7 @@
 
 #include "small_plans.h"
 
-namespace syncopate {
+namespace syncopate::host {
 namespace {
 
 /// Three ranks without kernels or queues: the callers raise signals by themselves.
@@ -129,4 +129,4 @@ TEST_F(SignalsTest, ForgettingLosesNothing) {
 }
 
 }  // namespace
-}  // namespace syncopate
+}  // namespace syncopate::host
