@@ -7,6 +7,7 @@
 namespace syncopate {
 namespace {
 
+constexpr std::size_t kColumns = 120;
 constexpr std::string_view kSpace = " \t\r\n\f";
 
 bool is_blank(std::string_view line) { return line.find_first_not_of(kSpace) == std::string_view::npos; }
@@ -17,6 +18,22 @@ bool opens_block(std::string_view line) {
 }
 
 }  // namespace
+
+std::string wrap_items(std::string line, const std::vector<std::string>& items, std::size_t column,
+                       std::string_view tail) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::string item = items[i] + (i + 1 < items.size() ? "," : std::string(tail));
+    const bool first = line.size() <= column;
+    if (!first && line.size() + 1 + item.size() > kColumns) {
+      text += line + "\n";
+      line = std::string(column, ' ') + item;
+    } else {
+      line += (first ? "" : " ") + item;
+    }
+  }
+  return text + line;
+}
 
 LineEditor::LineEditor(const SourceFile& source, int first, int last) : source_(source), first_(first), last_(last) {
   const std::string& text = source.text();

@@ -3,11 +3,17 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "syncopate/core/source.h"
 
 namespace syncopate {
+
+/// `line` and the items, separated by commas and followed by `tail`, in lines of at most 120 columns. Every item
+/// stands in column `column` (from 0) or further right.
+std::string wrap_items(std::string line, const std::vector<std::string>& items, std::size_t column,
+                       std::string_view tail);
 
 /// Collects edits of the lines `first`..`last` of a file, then renders the edited text. Lines count from 1. Edits must
 /// not overlap, except that a removed line swallows its indentation.

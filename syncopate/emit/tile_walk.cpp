@@ -8,29 +8,11 @@
 
 #include "syncopate/emit/line_editor.h"
 #include "syncopate/emit/references.h"
+#include "syncopate/emit/signature.h"
 #include "syncopate/kernel/runtime_names.h"
 
 namespace syncopate {
 namespace {
-
-constexpr std::size_t kColumns = 120;
-
-/// "head(" items ")tail" in lines of at most kColumns columns, continued below the first item. `column` is where the
-/// first item stands.
-std::string wrap(std::string line, const std::vector<std::string>& items, std::size_t column, std::string_view tail) {
-  std::string text;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::string item = items[i] + (i + 1 < items.size() ? "," : std::string(tail));
-    const bool first = line.size() <= column;
-    if (!first && line.size() + 1 + item.size() > kColumns) {
-      text += line + "\n";
-      line = std::string(column, ' ') + item;
-    } else {
-      line += (first ? "" : " ") + item;
-    }
-  }
-  return text + line;
-}
 
 bool is_scheduler_annotation(std::string_view comment, std::string_view word) {
   return comment.find("tile_scheduler") != std::string_view::npos && comment.find(word) != std::string_view::npos;
@@ -60,7 +42,7 @@ class Walk {
   WalkingKernel run() {
     note_comments();
     rename();
-    append_parameters();
+    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size());
     remove_annotations();
     remove_scheduler();
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
@@ -117,72 +99,6 @@ class Walk {
 
   void rename() { editor_.replace(function_.name_range, name_); }
 
-  void append_parameters() {
-    namespace parameter = runtime_parameter;
-    std::vector<std::string> added = {parameter::kRank,      parameter::kWorldSize, parameter::kTiles,
-                                      parameter::kTileCount, parameter::kWaits,     parameter::kFlags,
-                                      parameter::kEpoch,     parameter::kRecord,    parameter::kTimeLimit};
-    const bool defaults = std::any_of(function_.parameters.begin(), function_.parameters.end(),
-                                      [](const Parameter& each) { return each.default_value != nullptr; });
-    if (defaults) {
-      // Python wants defaults after the first parameter that has one.
-      for (std::string& each : added) each += "=None";
-    }
-    if (function_.parameters.empty()) {
-      reject(function_.name_range,
-             fmt::format("kernel '{}' has no parameters, so it reads and writes nothing", function_.name),
-             "a kernel takes pointers to its tensors");
-    }
-
-    const ByteRange range = function_.parameters_range;
-    const ByteRange last = function_.parameters.back().range;
-    const std::string_view tail = text_of({last.end, range.end - 1});  // comma, comments, white space
-    const std::size_t content = tail.find_last_not_of(" \t\r\n");
-    const std::uint32_t end =
-        last.end + static_cast<std::uint32_t>(content == std::string_view::npos ? 0 : content + 1);
-    const bool comma = has_comma(last.end, range.end - 1);
-    if (!comma) editor_.replace({last.end, last.end}, ",");
-
-    const std::size_t column = parameter_column();
-    const std::string line = "\n" + wrap(std::string(column, ' '), added, column, comma ? "," : "");
-    editor_.replace({end, end}, line);
-    shift_parameters();
-  }
-
-  /// Whether a comma follows the last parameter, comments aside.
-  bool has_comma(std::uint32_t begin, std::uint32_t end) const {
-    const std::string_view text = text_of({begin, end});
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      if (text[i] == ',') return true;
-      if (text[i] == '#') i = std::min(text.find('\n', i), text.size());
-    }
-    return false;
-  }
-
-  /// How much further right the parameters start than in the user's file.
-  std::size_t shift() const { return name_.size() - function_.name.size(); }
-
-  std::size_t column_after_parenthesis() const {
-    return static_cast<std::size_t>(module_.source->locate(function_.parameters_range.begin).column);
-  }
-
-  /// Where a line of parameters begins.
-  std::size_t parameter_column() const {
-    const int line = first_line(function_.parameters.back().range);
-    if (line == first_line(function_.parameters_range)) return column_after_parenthesis() + shift();
-    const std::size_t column = editor_.indentation(line).size();
-    return column + (column == column_after_parenthesis() ? shift() : 0);
-  }
-
-  /// Keeps lines of parameters that are aligned with the parenthesis aligned.
-  void shift_parameters() {
-    for (int line = first_line(function_.parameters_range) + 1; line <= last_line(function_.parameters_range); ++line) {
-      if (editor_.indentation(line).size() == column_after_parenthesis()) {
-        editor_.indent_lines(line, line, std::string(shift(), ' '), {});
-      }
-    }
-  }
-
   void remove_annotations() {
     bool in_scheduler = false;
     for (const Comment& comment : module_.comments) {
@@ -223,6 +139,7 @@ class Walk {
       });
     }
     for (const Statement* statement : scheduler_.statements) {
+      if (statement == scheduler_.advance) continue;  // replace_loop() does it
       const auto [first, last] = own_lines(*statement);
       std::vector<std::string> loads;
       for (std::size_t axis = 0; axis < scheduler_.index_variables.size(); ++axis) {
@@ -261,24 +178,25 @@ class Walk {
     return fmt::format("{}syncopate_launch = tl.load({})\n", indentation, runtime_parameter::kEpoch);
   }
 
-  std::string loop_header(const std::vector<std::string>& options, const std::string& callee) const {
-    std::string text = fmt::format("for syncopate_slot in {}(tl.program_id(0), {}, tl.num_programs(0)", callee,
-                                   runtime_parameter::kTileCount);
-    for (const std::string& option : options) text += ", " + option;
-    return text + "):";
+  /// The walk as a `while`. Triton pipelines a `for` over its iterations, which takes shared memory that a kernel
+  /// without that `for` did not need, and would wait for a tile's chunks before the tile before it is done.
+  static std::string while_start(const std::string& indentation) {
+    return indentation + "syncopate_slot = tl.program_id(0)\n";
   }
+  static std::string while_header() { return fmt::format("while syncopate_slot < {}:", runtime_parameter::kTileCount); }
+  static std::string while_advance() { return "syncopate_slot += tl.num_programs(0)"; }
 
   /// What comes first in the loop: the slot's row of the table, and its waits.
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
-    std::string text = fmt::format("{}syncopate_row = {} + syncopate_slot.to(tl.int64) * {}\n", indentation,
+    std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
                                    parameter::kTiles, axes + 2);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
-    text += wrap(call,
-                 {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags, "syncopate_launch",
-                  "syncopate_slot", parameter::kRecord, parameter::kTimeLimit},
-                 call.size(), ")\n");
+    text += wrap_items(call,
+                       {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
+                        "syncopate_launch", "syncopate_slot", parameter::kRecord, parameter::kTimeLimit},
+                       call.size(), ")\n");
     for (std::size_t axis = 0; axis < axes; ++axis) {
       if (loaded_.contains(scheduler_.index_variables[axis])) continue;
       text += indentation + index_load(axis) + "\n";
@@ -294,19 +212,30 @@ class Walk {
       reject(loop.body.front()->range, "the tile loop's body begins on the line of its header",
              "put it on a line of its own");
     }
-    std::vector<std::string> options;
-    std::string callee = "tl.range";
+    const int before = with_comment(header);
+    const std::string indentation = editor_.indentation(header);
+    editor_.insert_before(before, launch_line(indentation));
     if (scheduler_.kind == SchedulerKind::persistent_for) {
-      const std::string written = loop.value->children.front()->dotted_name();
-      if (written.ends_with(".range")) callee = written;
-      for (const Keyword& keyword : loop.value->keywords) {
-        if (keyword.name == "arg1" || keyword.name == "arg2" || keyword.name == "step") continue;
-        options.push_back(fmt::format("{}={}", keyword.name, text_of(keyword.value->range)));
-      }
+      editor_.replace(loop.header, for_header(loop));
+    } else {
+      editor_.insert_before(before, while_start(indentation));
+      editor_.replace(loop.header, while_header());
+      own_lines(*scheduler_.advance);
+      editor_.replace(scheduler_.advance->range, while_advance());
     }
-    editor_.insert_before(with_comment(header), launch_line(editor_.indentation(header)));
-    editor_.replace(loop.header, loop_header(options, callee));
     editor_.insert_before(body, loop_start(editor_.indentation(first_line(loop.body.front()->range))));
+  }
+
+  /// The user's loop, its options included, over the rank's tile order.
+  std::string for_header(const Statement& loop) const {
+    const std::string written = loop.value->children.front()->dotted_name();
+    std::string text = fmt::format("for syncopate_slot in {}(tl.program_id(0), {}, tl.num_programs(0)",
+                                   written.ends_with(".range") ? written : "tl.range", runtime_parameter::kTileCount);
+    for (const Keyword& keyword : loop.value->keywords) {
+      if (keyword.name == "arg1" || keyword.name == "arg2" || keyword.name == "step") continue;
+      text += fmt::format(", {}={}", keyword.name, text_of(keyword.value->range));
+    }
+    return text + "):";
   }
 
   void wrap_body() {
@@ -314,8 +243,9 @@ class Walk {
     check_wrapped(first);
     const int begin = with_comment(first_line(function_.body[first]->range));
     const std::string step = unit();
-    editor_.insert_before(begin,
-                          launch_line(step) + step + loop_header({}, "tl.range") + "\n" + loop_start(step + step));
+    editor_.insert_before(
+        begin, launch_line(step) + while_start(step) + step + while_header() + "\n" + loop_start(step + step));
+    editor_.insert_before(editor_.last_line() + 1, step + step + while_advance() + "\n");
     std::vector<ByteRange> strings;
     for (const auto& statement : function_.body) {
       visit(*statement, [&](const Expression& expression) {

@@ -1,0 +1,16 @@
+// The parameter list of a fused kernel.
+#pragma once
+
+#include <cstddef>
+
+#include "syncopate/emit/line_editor.h"
+#include "syncopate/kernel/syntax.h"
+
+namespace syncopate {
+
+/// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs.
+/// `shift` is by how many columns a longer name moves what stands behind it. Throws UserError if the function has no
+/// parameters.
+void append_runtime_parameters(LineEditor& editor, const Module& module, const Function& function, std::size_t shift);
+
+}  // namespace syncopate

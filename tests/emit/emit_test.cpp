@@ -1,0 +1,297 @@
+#include "syncopate/emit/emit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "syncopate/emit/prelude.h"
+#include "syncopate/kernel/runtime_names.h"
+
+namespace syncopate {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kImports = "import triton\nimport triton.language as tl\n";
+
+TileKernel read(const std::string& text, const std::string& function) {
+  return {parse_module(std::make_shared<const SourceFile>("folder/k.py", text)), function};
+}
+
+/// The fused file of a kernel `f` in `text`.
+std::string emit(const std::string& text) { return emit_fused(read(text, "f")).text; }
+
+/// Only the fused kernel's own function.
+std::string emit_function(const std::string& text) {
+  const std::string file = emit(kImports + text);
+  return file.substr(file.find("def f_fused("));
+}
+
+void expect_error(const std::string& text, int line, int column, const std::string& problem,
+                  const std::string& remedy) {
+  try {
+    static_cast<void>(emit(text));
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where(), (SourceLocation{"folder/k.py", line, column})) << error.what();
+    EXPECT_EQ(error.problem(), problem);
+    EXPECT_EQ(error.remedy(), remedy);
+  }
+}
+
+TEST(Prelude, HoldsTheHelpersByTheNamesThatExecutorsKnow) {
+  EXPECT_TRUE(prelude().starts_with("@triton.jit\ndef " + std::string(kWaitHelper) + "("));
+  EXPECT_THAT(std::string(prelude()), HasSubstr("def syncopate_wait_for_tile("));
+  EXPECT_THAT(std::string(prelude()), HasSubstr("ld.acquire.sys.global.u64"));
+  EXPECT_THAT(std::string(prelude()), HasSubstr("fence.proxy.async"));
+}
+
+TEST(Emit, OneProgramPerTileGetsALoopAroundItsTile) {
+  EXPECT_EQ(
+      emit_function("@triton.jit\n"
+                    "def f(x, n, B: tl.constexpr):\n"
+                    "    \"\"\"Adds\n"
+                    "  one.\"\"\"\n"
+                    "    blocks = tl.cdiv(n, B)  # not the tile's\n"
+                    "    pid = tl.program_id(0)  # which block\n"
+                    "\n"
+                    "    # Where it is.\n"
+                    "    at = x + (pid * B +\n"
+                    "              tl.arange(0, B))\n"
+                    "    if blocks > 1:\n"
+                    "        # Two steps in.\n"
+                    "        tl.store(at, tl.load(at) + 1)\n"),
+      "def f_fused(x, n, B: tl.constexpr,\n"
+      "            syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
+      "            syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit):\n"
+      "    \"\"\"Adds\n"
+      "  one.\"\"\"\n"
+      "    blocks = tl.cdiv(n, B)  # not the tile's\n"
+      "    syncopate_launch = tl.load(syncopate_epoch)\n"
+      "    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)):\n"
+      "        syncopate_row = syncopate_tiles + syncopate_slot.to(tl.int64) * 3\n"
+      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags,\n"
+      "                                                  syncopate_launch, syncopate_slot, syncopate_record,\n"
+      "                                                  syncopate_time_limit)\n"
+      "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready  # which block\n"
+      "\n"
+      "        # Where it is.\n"
+      "        at = x + (pid * B +\n"
+      "                  tl.arange(0, B))\n"
+      "        if blocks > 1:\n"
+      "            # Two steps in.\n"
+      "            tl.store(at, tl.load(at) + 1)\n");
+}
+
+TEST(Emit, LoopOptionsStay) {
+  const std::string text = emit_function(
+      "@triton.jit\n"
+      "def f(x, n, W, B: tl.constexpr):\n"
+      "    for t in tl.range(tl.program_id(0), n, tl.num_programs(0), flatten=True, num_stages=2 + 1):  # tiles\n"
+      "        # Row and column.\n"
+      "        row = t // W\n"
+      "        column = t % W\n"
+      "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(text, HasSubstr("    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, "
+                              "tl.num_programs(0), flatten=True, num_stages=2 + 1):  # tiles\n"));
+  EXPECT_THAT(text, HasSubstr("        row = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+                              "        column = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready\n"
+                              "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n"));
+}
+
+TEST(Emit, ALoopCounterThatIsTheTileIsLoadedFirst) {
+  EXPECT_THAT(emit_function("@triton.jit\n"
+                            "def f(x, n, B: tl.constexpr):\n"
+                            "    for t in range(tl.program_id(0), n, tl.num_programs(0)):\n"
+                            "        tl.store(x + t * B + tl.arange(0, B), 1)\n"),
+              HasSubstr("        t = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+                        "        tl.store(x + t * B + tl.arange(0, B), 1)\n"));
+}
+
+TEST(Emit, AnnotationsAndTheCommentsOfTheSchedulerGo) {
+  const std::string text = emit_function(
+      "@triton.jit\n"
+      "def f(x, n, W, B: tl.constexpr):\n"
+      "    # syncopate: tile_scheduler begin\n"
+      "    # Of the scheduler.\n"
+      "    pid = tl.program_id(0)\n"
+      "\n"
+      "    # Also.\n"
+      "    row = pid // W\n"
+      "    column = pid % W\n"
+      "    # syncopate: tile_scheduler end\n"
+      "    # syncopate: tile_index row, column\n"
+      "    # Of the tile.\n"
+      "    tl.store(x + row * W + column + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(text, Not(HasSubstr("syncopate:")));
+  EXPECT_THAT(text, Not(HasSubstr("# Of the scheduler")));
+  EXPECT_THAT(text, Not(HasSubstr("# Also")));
+  EXPECT_THAT(text, HasSubstr("        column = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready\n"
+                              "        # Of the tile.\n"
+                              "        tl.store("));
+}
+
+TEST(Emit, ParametersAreLaidOutAsTheUsersAre) {
+  const std::string one_per_line = emit_function(
+      "@triton.jit\n"
+      "def f(\n"
+      "    x,  # the vector\n"
+      "    B: tl.constexpr,  # of a block\n"
+      "):\n"
+      "    pid = tl.program_id(0)\n"
+      "    tl.store(x + pid * B + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(
+      one_per_line,
+      HasSubstr("def f_fused(\n"
+                "    x,  # the vector\n"
+                "    B: tl.constexpr,  # of a block\n"
+                "    syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
+                "    syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit,\n"
+                "):\n"));
+  const std::string with_default = emit_function(
+      "@triton.jit\n"
+      "def f(x,\n"
+      "      B: tl.constexpr = 16):\n"
+      "    pid = tl.program_id(0)\n"
+      "    tl.store(x + pid * B + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(with_default, HasSubstr("def f_fused(x,\n"
+                                      "            B: tl.constexpr = 16,\n"
+                                      "            syncopate_rank=None, syncopate_world_size=None,"));
+  EXPECT_THAT(with_default, HasSubstr("syncopate_time_limit=None):\n"));
+}
+
+TEST(Emit, TheFileKeepsWhatTheKernelNeedsAndNoMore) {
+  const std::string text = emit(
+      "#!/usr/bin/env python\n"
+      "# Copyright the authors\n"
+      "\n"
+      "import math\n"
+      "import torch\n"
+      "import triton\n"
+      "import triton.language as tl\n"
+      "\n"
+      "# How much.\n"
+      "STEP = tl.constexpr(math.e)\n"
+      "OTHER = 3\n"
+      "\n"
+      "\n"
+      "# One step.\n"
+      "@triton.jit\n"
+      "def step(x):\n"
+      "    return x + STEP  # on\n"
+      "\n"
+      "\n"
+      "def configurations():\n"
+      "    return [triton.Config({'B': 16})]\n"
+      "\n"
+      "\n"
+      "@triton.autotune(configs=configurations(), key=['B'])\n"
+      "@triton.jit\n"
+      "def f(x, B: tl.constexpr):\n"
+      "    pid = tl.program_id(0)\n"
+      "    at = x + pid * B + tl.arange(0, B)\n"
+      "    tl.store(at, step(tl.load(at)))\n"
+      "\n"
+      "\n"
+      "if __name__ == '__main__':\n"
+      "    f[(1,)](torch.zeros(16), 16)\n");
+  EXPECT_TRUE(text.starts_with("# Copyright the authors\n\n# Made by Syncopate from f() of k.py;")) << text;
+  EXPECT_THAT(text, HasSubstr("import triton\nimport triton.language as tl\nimport math\n\n"
+                              "# How much.\nSTEP = tl.constexpr(math.e)\n\n\n@triton.jit\ndef syncopate_wait("));
+  EXPECT_THAT(text, HasSubstr("\n\n\n# One step.\n@triton.jit\ndef step(x):\n    return x + STEP  # on\n\n\n"
+                              "@triton.jit\ndef f_fused(x, B: tl.constexpr,\n"));
+  for (const char* dropped : {"torch", "OTHER", "configurations", "autotune", "__main__", "/usr/bin", "folder/"}) {
+    EXPECT_THAT(text, Not(HasSubstr(dropped)));
+  }
+}
+
+TEST(Emit, JitOptionsStay) {
+  EXPECT_THAT(emit(std::string(kImports) + "@triton.jit(do_not_specialize=(\"n\",))\n"
+                                           "def f(x, n, B: tl.constexpr):\n"
+                                           "    pid = tl.program_id(0)\n"
+                                           "    tl.store(x + pid * B + tl.arange(0, B), n)\n"),
+              HasSubstr("\n@triton.jit(do_not_specialize=(\"n\",))\ndef f_fused(x, n,"));
+}
+
+TEST(Emit, ReservedNamesAreRefused) {
+  const std::string remedy =
+      "names that begin so are those of fused kernels; choose another name (or compile the kernel that this one was "
+      "made from)";
+  const std::string body = "    pid = tl.program_id(0)\n    tl.store(x + pid * B + tl.arange(0, B), 1)\n";
+  expect_error(std::string(kImports) + "@triton.jit\ndef f(x, B: tl.constexpr, syncopate_rank):\n" + body, 4, 27,
+               "'syncopate_rank' begins with 'syncopate_'", remedy);
+  expect_error(std::string(kImports) + "@triton.jit\ndef f(x, B: tl.constexpr):\n    syncopate_x = 1\n" + body, 5, 5,
+               "'syncopate_x' begins with 'syncopate_'", remedy);
+  expect_error(std::string(kImports) +
+                   "@triton.jit\ndef f_fused(x):\n    return x\n\n@triton.jit\ndef f(x, B: tl.constexpr):\n" + body,
+               4, 5, "the file already has a function 'f_fused', the name of the fused kernel", "rename it");
+}
+
+TEST(Emit, AChangedParameterWouldCarryOverToTheNextTile) {
+  expect_error(std::string(kImports) +
+                   "@triton.jit\n"
+                   "def f(x, B: tl.constexpr):\n"
+                   "    pid = tl.program_id(0)\n"
+                   "    x += pid * B\n"
+                   "    tl.store(x + tl.arange(0, B), 1)\n",
+               6, 5, "parameter 'x' is changed, but the fused kernel's next tile needs its first value",
+               "give the new value a name of its own, e.g. `tile_x = x + ...`");
+}
+
+TEST(Emit, ValuesThatTilesChangeStartAfreshInEachTile) {
+  EXPECT_THAT(emit_function("@triton.jit\n"
+                            "def f(x, n, B: tl.constexpr):\n"
+                            "    last = n - 1\n"
+                            "    total = 0\n"
+                            "    pid = tl.program_id(0)\n"
+                            "    for i in range(n):\n"
+                            "        total += i\n"
+                            "    tl.store(x + pid * B + tl.arange(0, B), total + last)\n"),
+              HasSubstr("    last = n - 1\n"
+                        "    syncopate_launch = tl.load(syncopate_epoch)\n"
+                        "    for syncopate_slot in "));
+}
+
+TEST(Emit, LoadsBeforeTheProgramIdHappenAfterTheWait) {
+  const std::string text = emit_function(
+      "@triton.jit\n"
+      "def f(x, y, B: tl.constexpr):\n"
+      "    scale = tl.load(y)\n"
+      "    pid = tl.program_id(0)\n"
+      "    tl.store(x + pid * B + tl.arange(0, B), scale)\n");
+  EXPECT_LT(text.find("syncopate_wait_for_tile("), text.find("scale = tl.load(y)"));
+}
+
+TEST(Emit, EarlyReturnIsRefused) {
+  expect_error(std::string(kImports) +
+                   "@triton.jit\n"
+                   "def f(x, n, B: tl.constexpr):\n"
+                   "    pid = tl.program_id(0)\n"
+                   "    tl.store(x + pid * B + tl.arange(0, B), 1)\n"
+                   "    return n\n",
+               7, 5, "the kernel returns early, but a fused kernel goes on to its next tile",
+               "put what follows under an `if` instead");
+}
+
+TEST(Emit, AFinalReturnGoes) {
+  const std::string text = emit_function(
+      "@triton.jit\n"
+      "def f(x, n, B: tl.constexpr):\n"
+      "    pid = tl.program_id(0)\n"
+      "    tl.store(x + pid * B + tl.arange(0, B), 1)\n"
+      "    return\n");
+  EXPECT_THAT(text, Not(HasSubstr("return")));
+}
+
+TEST(Emit, SchedulerStatementsNeedTheirOwnLines) {
+  expect_error(std::string(kImports) +
+                   "@triton.jit\n"
+                   "def f(x, n, B: tl.constexpr):\n"
+                   "    pid = tl.program_id(0); y = 1\n"
+                   "    tl.store(x + pid * B + tl.arange(0, B), y)\n",
+               5, 5, "a statement of the tile scheduler shares its line with other code",
+               "put it on a line of its own");
+}
+
+}  // namespace
+}  // namespace syncopate

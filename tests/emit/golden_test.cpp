@@ -1,0 +1,66 @@
+// The emitted form of each shipped kernel, whole. After a deliberate change: emit_test --update-golden, then read the
+// diff.
+#include "tests/emit/golden.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "syncopate/core/files.h"
+#include "syncopate/emit/emit.h"
+#include "syncopate/kernel/program.h"
+
+namespace syncopate {
+namespace {
+
+const std::string kRoot = SYNCOPATE_SOURCE_DIR;
+
+class Golden : public testing::TestWithParam<std::string> {
+ protected:
+  FusedSource emit() const {
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + GetParam() + ".py", GetParam()));
+  }
+};
+
+TEST_P(Golden, EmittedFileIsTheGoldenOne) {
+  const std::string path = kRoot + "/tests/emit/golden/" + GetParam() + ".py";
+  const FusedSource fused = emit();
+  if (update_golden) {
+    FileTransaction files;
+    files.write(path, fused.text);
+    files.commit();
+  }
+  EXPECT_EQ(fused.function, GetParam() + "_fused");
+  EXPECT_EQ(fused.text, read_file(path)) << "run emit_test --update-golden if that is what you meant";
+}
+
+TEST_P(Golden, EmittingTwiceGivesTheSameBytes) { EXPECT_EQ(emit().text, emit().text); }
+
+TEST_P(Golden, EmittedFileParsesAndLowers) {
+  const FusedSource fused = emit();
+  const auto module = parse_module(std::make_shared<const SourceFile>("fused.py", fused.text));
+  const Function* function = module->find(fused.function);
+  ASSERT_NE(function, nullptr);
+  EXPECT_TRUE(function->jit);
+  EXPECT_NE(lower(module, *function), nullptr);
+}
+
+TEST_P(Golden, LinesAreTidy) {
+  const std::string text = emit().text;
+  EXPECT_EQ(text.find(" \n"), std::string::npos) << "white space at a line's end";
+  EXPECT_EQ(text.find("\n\n\n\n"), std::string::npos) << "three blank lines in a row";
+  EXPECT_EQ(text.find("\t"), std::string::npos);
+  EXPECT_EQ(text.substr(text.size() - 1), "\n");
+  EXPECT_NE(text.substr(text.size() - 2), "\n\n");
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    EXPECT_LE(end - begin, 120U) << text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Golden, testing::Values("gemm", "gemm_pointers", "gemm_split_helper"),
+                         [](const auto& instance) { return instance.param; });
+
+}  // namespace
+}  // namespace syncopate
