@@ -189,7 +189,7 @@ Operand zeros_like(const Call& call) {
 }
 Operand dot(const Call& call) {
   return Operand::single(
-      call.compute(Opcode::dot, 0, {call.value(0), call.value(1), call.optional(2), call.optional(3)}));
+      call.compute(Opcode::dot, 0, {call.value(0), call.value(1), call.optional(2), call.optional(6)}));
 }
 
 const std::vector<Builtin>& builtins() {
@@ -211,9 +211,9 @@ const std::vector<Builtin>& builtins() {
       {"load_tensor_descriptor", {"desc", "offsets"}, 2, {}, descriptor_load},
       {"store_tensor_descriptor", {"desc", "offsets", "value"}, 3, {}, descriptor_store},
       {"dot",
-       {"input", "other", "acc", "out_dtype"},
+       {"input", "other", "acc", "input_precision", "allow_tf32", "max_num_imprecise_acc", "out_dtype"},
        2,
-       {"input_precision", "allow_tf32", "max_num_imprecise_acc"},
+       {},
        dot},
       {"trans", {"input", "dims"}, 1, {}, with_shape_of<Opcode::permute>, true},
       {"permute", {"input", "dims"}, 2, {}, with_shape_of<Opcode::permute>, true},

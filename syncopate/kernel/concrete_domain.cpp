@@ -1,0 +1,324 @@
+#include "syncopate/kernel/concrete_domain.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "syncopate/core/error.h"
+#include "syncopate/kernel/value_operations.h"
+
+namespace syncopate::concrete {
+namespace {
+
+/// Extents given by the operands from `first` on.
+Extents extents_of(std::span<const Register> operands, std::size_t first, const Value* registers) {
+  Extents extents;
+  if (operands.size() - first > kMaxRank)
+    throw OperationError{fmt::format("a block of {} dimensions", operands.size() - first),
+                         fmt::format("at most {} are supported", kMaxRank)};
+  for (std::size_t i = first; i < operands.size(); ++i) {
+    const std::int64_t extent = expect_integer(registers[operands[i]], "an extent of a block");
+    if (extent <= 0) throw OperationError{fmt::format("a block with an extent of {}", extent), "extents are positive"};
+    extents[extents.rank++] = extent;
+  }
+  return extents;
+}
+
+bool scalar_truth(const Value& value) { return value.kind == Kind::floating ? value.number != 0 : value.integer != 0; }
+
+/// "min" of `range`: the loop counter's dtype is that of its bounds, int32 for Python numbers.
+Value typed_counter(const Value& start, const Value& end, const Value& step) {
+  Dtype dtype = Dtype::int32;
+  for (const Value* bound : {&start, &end, &step}) {
+    const bool wide = bound->weak ? wrap(bound->integer, Dtype::int32) != bound->integer
+                                  : bound->dtype == Dtype::int64 || bound->dtype == Dtype::uint64;
+    if (wide) dtype = Dtype::int64;
+  }
+  return integer_value(start.integer, dtype);
+}
+
+}  // namespace
+
+ConcreteDomain::ConcreteDomain(std::shared_ptr<const Program> program, std::vector<std::int64_t> program_ids,
+                               std::vector<std::int64_t> program_counts, Environment& environment)
+    : program_(std::move(program)),
+      program_ids_(std::move(program_ids)),
+      program_counts_(std::move(program_counts)),
+      environment_(&environment) {}
+
+void ConcreteDomain::fail(const Instruction& instruction, const OperationError& error) const {
+  throw UserError(program_->locate(instruction), error.problem, error.remedy);
+}
+
+Value ConcreteDomain::constant(const Constant& constant) const {
+  if (const auto* integer = std::get_if<std::int64_t>(&constant)) return weak_integer(*integer);
+  if (const auto* number = std::get_if<double>(&constant)) return weak_number(*number);
+  if (const auto* boolean = std::get_if<bool>(&constant)) return boolean_value(*boolean);
+  if (const auto* dtype = std::get_if<Dtype>(&constant)) return dtype_value(*dtype);
+  if (const auto* text = std::get_if<StringConstant>(&constant)) {
+    Value result;
+    result.kind = Kind::string;
+    result.buffer = text->index;
+    return result;
+  }
+  return none_value();
+}
+
+bool ConcreteDomain::truth(const Value& value, const Instruction& instruction) const {
+  if (value.kind == Kind::none) return false;
+  if (value.kind == Kind::string) return !program_->strings[static_cast<std::size_t>(value.buffer)].empty();
+  if (!value.is_number() || value.is_block())
+    fail(instruction, {fmt::format("a branch on {}", describe(value)), "branch on a scalar"});
+  return scalar_truth(value);
+}
+
+bool ConcreteDomain::decides(const Value& value, bool truth) const {
+  if (value.kind == Kind::none) return !truth;
+  return value.is_number() && !value.is_block() && scalar_truth(value) == truth;
+}
+
+Value ConcreteDomain::range_begin(const Value& start, const Value& end, const Value& step,
+                                  const Instruction& instruction) const {
+  try {
+    expect_integer(start, "the start of a range");
+    expect_integer(end, "the end of a range");
+    if (expect_integer(step, "the step of a range") == 0) throw OperationError{"a range with a step of 0", ""};
+  } catch (const OperationError& error) {
+    fail(instruction, error);
+  }
+  if (instruction.operation != 0 && start.weak) return start;  // a static_range counts in Python integers
+  return typed_counter(start, end, step);
+}
+
+bool ConcreteDomain::range_continues(const Value& counter, const Value& end, const Value& step,
+                                     const Instruction&) const {
+  return step.integer > 0 ? counter.integer < end.integer : counter.integer > end.integer;
+}
+
+Value ConcreteDomain::range_next(const Value& counter, const Value& step, const Instruction&) const {
+  // Not wrapped: a range that ends near the greatest int32 must still end.
+  Value next = counter;
+  next.integer += step.integer;
+  return next;
+}
+
+bool ConcreteDomain::wait(const Instruction& instruction, Value* registers) {
+  const auto operands = program_->operands_of(instruction);
+  try {
+    const Value& flags = registers[operands[0]];
+    if (flags.kind != Kind::pointer || flags.is_block())
+      throw OperationError{fmt::format("a wait on {}", describe(flags)), "give a pointer"};
+    WaitRequest request;
+    request.flags_buffer = flags.buffer;
+    request.slot = flags.integer + expect_integer(registers[operands[1]], "the slot of a wait");
+    request.expected = expect_integer(registers[operands[2]], "the expected value of a wait");
+    request.tile = expect_integer(registers[operands[3]], "the tile of a wait");
+    request.where = program_->locate(instruction);
+    if (!environment_->wait(request)) {
+      blocked_on_ = std::move(request);
+      return false;
+    }
+  } catch (const OperationError& error) {
+    fail(instruction, error);
+  }
+  blocked_on_.reset();
+  registers[instruction.result] = integer_value(0, Dtype::int32);
+  return true;
+}
+
+void ConcreteDomain::execute(const Instruction& instruction, Value* registers) {
+  try {
+    execute_unchecked(instruction, registers);
+  } catch (const OperationError& error) {
+    fail(instruction, error);
+  }
+}
+
+void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* registers) {
+  const auto operands = program_->operands_of(instruction);
+  const auto operand = [&](std::size_t index) -> const Value& { return registers[operands[index]]; };
+  const auto optional = [&](std::size_t index) -> const Value* {
+    return index < operands.size() && operands[index] != kNoRegister ? &registers[operands[index]] : nullptr;
+  };
+  const auto set = [&](Value value) { registers[instruction.result] = std::move(value); };
+  switch (instruction.opcode) {
+    case Opcode::program_id:
+      return set(integer_value(grid(instruction, registers, program_ids_, 0), Dtype::int32));
+    case Opcode::num_programs:
+      return set(integer_value(grid(instruction, registers, program_counts_, 1), Dtype::int32));
+    case Opcode::unary:
+      return set(unary(static_cast<UnaryOperation>(instruction.operation), operand(0)));
+    case Opcode::binary:
+      return set(binary(static_cast<BinaryOperation>(instruction.operation), operand(0), operand(1)));
+    case Opcode::compare:
+      return set(compare(static_cast<CompareOperation>(instruction.operation), operand(0), operand(1)));
+    case Opcode::where:
+      return set(where(operand(0), operand(1), operand(2)));
+    case Opcode::fma:
+      return set(fma(operand(0), operand(1), operand(2)));
+    case Opcode::cast:
+      return set(cast(operand(0), expect_dtype(operand(1), "the target of a conversion")));
+    case Opcode::dtype_of:
+      if (operand(0).kind == Kind::descriptor) return set(dtype_value(operand(0).descriptor->dtype));
+      if (!operand(0).is_number() && operand(0).kind != Kind::pointer)
+        throw OperationError{fmt::format("the dtype of {}", describe(operand(0))), ""};
+      return set(dtype_value(operand(0).dtype));
+    case Opcode::extent:
+      return set(extent_of(instruction, registers));
+    case Opcode::arange:
+      return set(arange(expect_integer(operand(0), "the start of tl.arange"),
+                        expect_integer(operand(1), "the end of tl.arange")));
+    case Opcode::full:
+      return set(
+          full(operand(0), expect_dtype(operand(1), "the dtype of a new block"), extents_of(operands, 2, registers)));
+    case Opcode::full_like:
+      return set(full(operand(0), operand(1).dtype, operand(1).extents));
+    case Opcode::reshape:
+      return set(reshape(operand(0), extents_of(operands, 1, registers)));
+    case Opcode::broadcast_to:
+      return set(broadcast_to(operand(0), extents_of(operands, 1, registers)));
+    case Opcode::permute:
+      return set(permute_of(instruction, registers));
+    case Opcode::expand_dims:
+      return set(expand_dims(operand(0), expect_integer(operand(1), "a dimension")));
+    case Opcode::join:
+      return set(join(operand(0), operand(1)));
+    case Opcode::split: {
+      auto [left, right] = split(operand(0));
+      registers[instruction.result] = std::move(left);
+      registers[instruction.second_result] = std::move(right);
+      return;
+    }
+    case Opcode::dot:
+      return set(dot_of(instruction, registers));
+    case Opcode::reduce:
+      return set(reduce_of(instruction, registers));
+    case Opcode::load:
+      return set(load(instruction, operand(0), optional(1), optional(2)));
+    case Opcode::store:
+      return store(instruction, operand(0), operand(1), optional(2));
+    case Opcode::atomic_add:
+      return set(atomic_add(instruction, operand(0), operand(1), optional(2)));
+    case Opcode::make_descriptor:
+      return set(descriptor_of(instruction, registers));
+    case Opcode::descriptor_load:
+      return set(descriptor_load(instruction, registers));
+    case Opcode::descriptor_store:
+      return descriptor_store(instruction, registers);
+    case Opcode::copy:
+    case Opcode::jump:
+    case Opcode::branch_false:
+    case Opcode::branch_decided:
+    case Opcode::range_begin:
+    case Opcode::range_test:
+    case Opcode::range_next:
+    case Opcode::probe:
+    case Opcode::wait:
+    case Opcode::end:
+      break;
+  }
+  throw InternalError("a control instruction reached the value domain");
+}
+
+std::int64_t ConcreteDomain::grid(const Instruction& instruction, const Value* registers,
+                                  const std::vector<std::int64_t>& values, std::int64_t missing) const {
+  const std::int64_t axis = expect_integer(registers[program_->operands_of(instruction)[0]], "the axis of the grid");
+  if (axis < 0 || axis > 2) throw OperationError{fmt::format("axis {} of the grid", axis), "axes are 0, 1 and 2"};
+  return std::cmp_less(axis, values.size()) ? values[static_cast<std::size_t>(axis)] : missing;
+}
+
+Value ConcreteDomain::dot_of(const Instruction& instruction, Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  Dtype out = Dtype::fp32;
+  if (operands[3] != kNoRegister) out = expect_dtype(registers[operands[3]], "out_dtype");
+  Value accumulator;
+  if (operands[2] != kNoRegister) {
+    // `acc = tl.dot(a, b, acc)` adds in place: its register gives the elements up, it is written next anyway.
+    const bool in_place =
+        operands[2] == instruction.result && operands[0] != instruction.result && operands[1] != instruction.result;
+    accumulator = in_place ? std::move(registers[operands[2]]) : registers[operands[2]];
+  }
+  return dot(registers[operands[0]], registers[operands[1]], std::move(accumulator), out);
+}
+
+Value ConcreteDomain::reduce_of(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  const Value& value = registers[operands[0]];
+  const auto operation = static_cast<ReduceOperation>(instruction.operation);
+  if (operands[1] == kNoRegister) {
+    Extents flat;
+    flat.rank = 1;
+    flat[0] = value.extents.count();
+    return reduce(operation, reshape(value, flat), 0);
+  }
+  const std::int64_t axis = expect_integer(registers[operands[1]], "the axis of a reduction");
+  const int rank = value.extents.rank;
+  if (axis < -rank || axis >= rank)
+    throw OperationError{fmt::format("a reduction of {} along dimension {}", describe(value), axis), ""};
+  return reduce(operation, value, static_cast<int>(axis < 0 ? axis + rank : axis));
+}
+
+Value ConcreteDomain::permute_of(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  const Value& value = registers[operands[0]];
+  std::vector<std::int64_t> order;
+  for (std::size_t i = 1; i < operands.size(); ++i)
+    order.push_back(expect_integer(registers[operands[i]], "a dimension"));
+  if (order.empty()) {
+    const int rank = value.extents.rank;
+    if (rank < 2) throw OperationError{fmt::format("the transpose of {}", describe(value)), "it takes a matrix"};
+    for (int d = 0; d < rank; ++d) order.push_back(d);
+    std::swap(order[order.size() - 1], order[order.size() - 2]);
+  }
+  return permute(value, order);
+}
+
+Value ConcreteDomain::extent_of(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  const Value& value = registers[operands[0]];
+  std::int64_t index = expect_integer(registers[operands[1]], "the subscript of a shape");
+  const bool of_descriptor = value.kind == Kind::descriptor;
+  const int rank = of_descriptor ? value.descriptor->rank : value.extents.rank;
+  if (index < -rank || index >= rank)
+    throw OperationError{fmt::format("dimension {} of {}", index, describe(value)),
+                         fmt::format("it has {} dimensions", rank)};
+  if (index < 0) index += rank;
+  if (!of_descriptor) return weak_integer(value.extents[static_cast<int>(index)]);
+  const bool block = instruction.operation != 0;
+  const std::int64_t extent =
+      (block ? value.descriptor->block : value.descriptor->shape)[static_cast<std::size_t>(index)];
+  return block ? weak_integer(extent) : integer_value(extent, Dtype::int32);
+}
+
+Value ConcreteDomain::descriptor_of(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  const Value& pointer = registers[operands[0]];
+  if (pointer.kind != Kind::pointer || pointer.is_block())
+    throw OperationError{fmt::format("a tensor descriptor of {}", describe(pointer)), "give a pointer"};
+  Descriptor descriptor;
+  descriptor.buffer = pointer.buffer;
+  descriptor.dtype = pointer.dtype;
+  descriptor.base = pointer.integer;
+  const std::size_t rank = (operands.size() - 1) / 3;
+  if (rank > kMaxRank)
+    throw OperationError{fmt::format("a tensor descriptor of {} dimensions", rank),
+                         fmt::format("at most {} are supported", kMaxRank)};
+  descriptor.rank = static_cast<int>(rank);
+  for (std::size_t d = 0; d < rank; ++d) {
+    descriptor.shape[d] = expect_integer(registers[operands[1 + d]], "the shape of a descriptor");
+    descriptor.strides[d] = expect_integer(registers[operands[1 + rank + d]], "a stride of a descriptor");
+    descriptor.block[d] = expect_integer(registers[operands[1 + 2 * rank + d]], "the block_shape of a descriptor");
+    if (descriptor.block[d] <= 0)
+      throw OperationError{fmt::format("a block_shape of {}", descriptor.block[d]), "extents are positive"};
+  }
+  if (descriptor.strides[rank - 1] != 1)
+    throw OperationError{fmt::format("a descriptor whose last stride is {}", descriptor.strides[rank - 1]),
+                         "the last stride of a descriptor must be 1"};
+  Value result;
+  result.kind = Kind::descriptor;
+  result.dtype = pointer.dtype;
+  result.descriptor = std::make_shared<const Descriptor>(descriptor);
+  return result;
+}
+
+}  // namespace syncopate::concrete

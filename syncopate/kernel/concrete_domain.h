@@ -1,0 +1,69 @@
+// The value domain of running kernels: what each instruction does to concrete values and to memory.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "syncopate/kernel/concrete.h"
+#include "syncopate/kernel/machine.h"
+#include "syncopate/kernel/value.h"
+
+namespace syncopate::concrete {
+
+/// Domain of Machine; see machine.h for what the functions promise.
+class ConcreteDomain {
+ public:
+  using Value = concrete::Value;
+
+  ConcreteDomain(std::shared_ptr<const Program> program, std::vector<std::int64_t> program_ids,
+                 std::vector<std::int64_t> program_counts, Environment& environment);
+
+  Value constant(const Constant& constant) const;
+  bool truth(const Value& value, const Instruction& instruction) const;
+  bool decides(const Value& value, bool truth) const;
+  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction) const;
+  bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction& instruction) const;
+  Value range_next(const Value& counter, const Value& step, const Instruction& instruction) const;
+  void probe(const Instruction&, const Value*) const {}
+  bool wait(const Instruction& instruction, Value* registers);
+  void execute(const Instruction& instruction, Value* registers);
+
+  const std::optional<WaitRequest>& blocked_on() const { return blocked_on_; }
+
+ private:
+  [[noreturn]] void fail(const Instruction& instruction, const OperationError& error) const;
+  void execute_unchecked(const Instruction& instruction, Value* registers);
+  Value dot_of(const Instruction& instruction, Value* registers) const;
+  Value reduce_of(const Instruction& instruction, const Value* registers) const;
+  Value permute_of(const Instruction& instruction, const Value* registers) const;
+  Value extent_of(const Instruction& instruction, const Value* registers) const;
+  Value descriptor_of(const Instruction& instruction, const Value* registers) const;
+  std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,
+                    std::int64_t missing) const;
+
+  // Memory (concrete_memory.cpp).
+  Value load(const Instruction& instruction, const Value& pointer, const Value* mask, const Value* other);
+  void store(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
+  Value atomic_add(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
+  Value descriptor_load(const Instruction& instruction, const Value* registers);
+  void descriptor_store(const Instruction& instruction, const Value* registers);
+  std::span<std::byte> access(const Instruction& instruction, int buffer, Dtype dtype, AccessKind kind);
+  void collect_runs(const Value& pointer, const Value* mask);
+
+  std::shared_ptr<const Program> program_;
+  std::vector<std::int64_t> program_ids_;
+  std::vector<std::int64_t> program_counts_;
+  Environment* environment_;
+  std::optional<WaitRequest> blocked_on_;
+
+  /// Consecutive lanes of a block whose elements are consecutive in memory.
+  struct LaneRun {
+    std::int64_t lane = 0;
+    Run run;
+  };
+  std::vector<LaneRun> lane_runs_;  ///< of the access in progress, in lane order
+  std::vector<Run> runs_;           ///< the same, ascending and joined
+};
+
+}  // namespace syncopate::concrete
