@@ -20,6 +20,16 @@ std::uint16_t bf16_bits(float value) {
 
 float bf16_value(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
+/// As decode_fp16, in a form that vectorises: shifting the exponent into place and scaling is exact, also for
+/// subnormals.
+float fp16_value(std::uint16_t bits) {
+  const std::uint32_t magnitude = (bits & 0x7fffU) << 13;
+  const bool special = (bits & 0x7c00U) == 0x7c00U;
+  const auto scaled = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112F);
+  const std::uint32_t sign = (bits & 0x8000U) << 16;
+  return std::bit_cast<float>(sign | (special ? magnitude | 0x7f800000U : scaled));
+}
+
 template <typename T>
 T read(const std::byte* memory, std::int64_t index) {
   T value;
@@ -262,12 +272,12 @@ void decode(const std::byte* memory, std::int64_t count, Dtype dtype, void* elem
       std::memcpy(elements, memory, static_cast<std::size_t>(count) * 4);
       return;
     case Dtype::fp16:
-    case Dtype::fp8e4m3:
-    case Dtype::fp8e5m2: {
-      const int size = size_in_bytes(dtype);
-      for (std::int64_t i = 0; i < count; ++i) floats[i] = load_element(memory + i * size, dtype);
+      for (std::int64_t i = 0; i < count; ++i) floats[i] = fp16_value(read<std::uint16_t>(memory, i));
       return;
-    }
+    case Dtype::fp8e4m3:
+    case Dtype::fp8e5m2:
+      for (std::int64_t i = 0; i < count; ++i) floats[i] = load_element(memory + i, dtype);
+      return;
   }
 }
 

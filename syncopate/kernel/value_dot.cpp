@@ -1,72 +1,21 @@
-// Matrix products of blocks. Every output element is a chain of rounded products and sums in ascending k, whatever the
-// width of the vectors: this file is compiled without contraction to fused multiply-add (see CMakeLists.txt), so the
-// wide and the narrow kernel give the same bits.
+// Matrix products of blocks; the inner loops are in value_dot_kernel.h.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "syncopate/kernel/value_dot_kernel.h"
 #include "syncopate/kernel/value_operations.h"
 
 namespace syncopate::concrete {
 namespace {
 
-/// out [m, n] += a [m, k] @ b [k, n], all row-major and contiguous.
-struct Product {
-  const float* a;
-  const float* b;
-  float* out;
-  std::int64_t m;
-  std::int64_t n;
-  std::int64_t k;
-};
-
-/// kRows x kColumns elements of the output stay in registers while k runs.
-constexpr int kRows = 4;
-constexpr int kColumns = 16;
-typedef float Row __attribute__((vector_size(kColumns * sizeof(float)), aligned(alignof(float)), may_alias));
-
-[[gnu::always_inline]] inline void multiply_rows(const Product& p, std::int64_t row, std::int64_t column) {
-  Row sum[kRows];
-  for (int r = 0; r < kRows; ++r) std::memcpy(&sum[r], p.out + (row + r) * p.n + column, sizeof(Row));
-  const float* a = p.a + row * p.k;
-  const float* b = p.b + column;
-  for (std::int64_t k = 0; k < p.k; ++k, b += p.n) {
-    Row line;
-    std::memcpy(&line, b, sizeof(Row));
-    for (int r = 0; r < kRows; ++r) sum[r] += a[r * p.k + k] * line;
-  }
-  for (int r = 0; r < kRows; ++r) std::memcpy(p.out + (row + r) * p.n + column, &sum[r], sizeof(Row));
-}
-
-[[gnu::always_inline]] inline void multiply_one(const Product& p, std::int64_t row, std::int64_t column) {
-  float sum = p.out[row * p.n + column];
-  for (std::int64_t k = 0; k < p.k; ++k) sum += p.a[row * p.k + k] * p.b[k * p.n + column];
-  p.out[row * p.n + column] = sum;
-}
-
-[[gnu::always_inline]] inline void multiply(const Product& p) {
-  const std::int64_t whole_rows = p.m - p.m % kRows;
-  const std::int64_t whole_columns = p.n - p.n % kColumns;
-  // Columns outside: a strip of b, k x kColumns, stays in the first cache while the rows pass.
-  for (std::int64_t column = 0; column < whole_columns; column += kColumns)
-    for (std::int64_t row = 0; row < whole_rows; row += kRows) multiply_rows(p, row, column);
-  for (std::int64_t row = 0; row < p.m; ++row)
-    for (std::int64_t column = row < whole_rows ? whole_columns : 0; column < p.n; ++column)
-      multiply_one(p, row, column);
-}
-
-void multiply_portable(const Product& p) { multiply(p); }
-
+void multiply_floats(const Product& product) {
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) void multiply_avx2(const Product& p) { multiply(p); }
+  if (__builtin_cpu_supports("avx512f")) return multiply_avx512(product);
+  if (__builtin_cpu_supports("avx2")) return multiply_avx2(product);
 #endif
-
-void multiply_floats(const Product& p) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) return multiply_avx2(p);
-#endif
-  multiply_portable(p);
+  multiply<4, 2, 4>(product);
 }
 
 template <typename T>
@@ -112,7 +61,8 @@ Value dot(const Value& left, const Value& right, Value accumulator, Dtype out) {
   for (std::int64_t i = 0; i < batches; ++i) {
     if (sums == Dtype::fp32)
       multiply_floats({left.elements<float>() + i * m * k, right.elements<float>() + i * k * n,
-                       result.mutable_elements<float>() + i * m * n, m, n, k});
+                       result.mutable_elements<float>() + i * m * n, static_cast<std::size_t>(m),
+                       static_cast<std::size_t>(n), static_cast<std::size_t>(k)});
     else if (sums == Dtype::fp64)
       multiply_plainly(left.elements<double>() + i * m * k, right.elements<double>() + i * k * n,
                        result.mutable_elements<double>() + i * m * n, m, n, k);
