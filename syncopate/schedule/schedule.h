@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -112,7 +114,7 @@ class ScheduleBuilder {
  private:
   Dependency add(int rank, Operator op);
   Schedule schedule_;
-  std::vector<std::vector<int>> chunks_by_tensor_hash_;
+  std::map<std::pair<int, Region>, int> chunk_index_;
 };
 
 }  // namespace syncopate

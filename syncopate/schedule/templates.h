@@ -34,4 +34,9 @@ std::optional<CollectiveType> collective_between(const Placement& before, const 
 Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                     const SourceLocation& where);
 
+/// Opens every all-gather collective of a schedule into P2P operators made by the template, with the collective's
+/// dependencies in front and its followers behind all of them. Schedules without collectives come back as they are.
+/// Throws UserError for other collectives, and where the chunks of the collective are not the shards of its ranks.
+Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options);
+
 }  // namespace syncopate
