@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace syncopate {
@@ -150,8 +153,16 @@ void FootprintDomain::execute(const Instruction& instruction, Value* registers) 
     default:
       break;
   }
-  const Value result = evaluate(instruction, registers);
-  if (instruction.result != kNoRegister) registers[instruction.result] = result;
+  if (instruction.result == kNoRegister) {
+    evaluate(instruction, registers);
+  } else if (std::find(operands.begin(), operands.end(), instruction.result) != operands.end()) {
+    const Value result = evaluate(instruction, registers);
+    registers[instruction.result] = result;
+  } else {
+    // Built in its register: copying a value that was just written, in other widths, would stall on every instruction.
+    static_assert(std::is_trivially_destructible_v<Value>);
+    ::new (static_cast<void*>(registers + instruction.result)) Value(evaluate(instruction, registers));
+  }
 }
 
 FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const Value* registers) {
@@ -292,11 +303,12 @@ FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& sh
 }
 
 FootprintValue FootprintDomain::rearranged(const Value& value, std::span<const int> source) const {
-  Value result = value;
+  Value result;
+  result.take_type(value);
   if (value.kind == ValueKind::boolean)
     result.mask = rearrange(value.mask, source);
   else
-    result.form = rearrange(value.form, source);
+    rearrange(value.form, source, result.form);
   return result;
 }
 

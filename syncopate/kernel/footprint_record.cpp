@@ -1,6 +1,5 @@
 // The memory instructions of FootprintDomain: from values to boxes, and which tile they belong to.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -10,6 +9,12 @@ namespace syncopate {
 namespace {
 
 std::size_t at_index(std::int64_t index) { return static_cast<std::size_t>(index); }
+
+std::string listed(std::span<const std::int64_t> numbers) {
+  std::string text;
+  for (const std::int64_t number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
 
 const FootprintValue* optional_operand(std::span<const Register> operands, std::size_t i,
                                        const FootprintValue* registers) {
@@ -116,7 +121,7 @@ void FootprintDomain::check_view(Descriptor& descriptor, const Instruction& inst
   const auto complain = [&] {
     fail(instruction,
          fmt::format("this descriptor of {} has shape {} and strides {}, but the tensor is {}", tensor.name,
-                     to_string(shape), fmt::join(strides, ", "), to_string(tensor.shape)),
+                     to_string(shape), listed(strides), to_string(tensor.shape)),
          fmt::format("declare {} with the kernel's shape, or change the sizes that the kernel is given", tensor.name));
   };
   if (rank == tensor.shape.size() && descriptor.base == 0) {
@@ -252,8 +257,8 @@ std::string FootprintDomain::because(const Value& value) const {
 }
 
 std::string FootprintDomain::current_tile() const {
-  if (in_tile_) return fmt::format("tile ({})", fmt::join(index_, ", "));
-  return fmt::format("the program at grid position ({})", fmt::join(position_, ", "));
+  if (in_tile_) return fmt::format("tile ({})", listed(index_));
+  return fmt::format("the program at grid position ({})", listed(position_));
 }
 
 }  // namespace syncopate

@@ -164,6 +164,28 @@ std::optional<IndexForm> block_result(BinaryOperation operation, const IndexForm
   }
 }
 
+/// Whether all values of a form fit in an integer type of at most 32 bits.
+bool fits(const IndexForm& form, Dtype dtype) {
+  const int bits = 8 * size_in_bytes(dtype);
+  const std::int64_t smallest = is_signed_integer(dtype) ? -(std::int64_t{1} << (bits - 1)) : 0;
+  const std::int64_t largest = (std::int64_t{1} << (is_signed_integer(dtype) ? bits - 1 : bits)) - 1;
+  const Bounds range = bounds(form);
+  return range.smallest >= smallest && range.largest <= largest;
+}
+
+/// The commonest operation on blocks, built in place.
+FootprintValue block_sum(const FootprintValue& a, const FootprintValue& b, Dtype dtype,
+                         const Instruction& instruction) {
+  FootprintValue sum;
+  sum.kind = ValueKind::integer;
+  sum.dtype = dtype;
+  if (!add(a.form, b.form, sum.form))
+    sum = opaque_result(a, b, dtype, instruction);
+  else if (size_in_bytes(dtype) < 8 && !fits(sum.form, dtype))
+    sum = opaque_value(sum.form.shape, dtype, OpaqueReason::overflow, instruction);
+  return sum;
+}
+
 FootprintValue integer_binary(BinaryOperation operation, const FootprintValue& a, const FootprintValue& b,
                               const Instruction& instruction) {
   const Dtype dtype = common_dtype(a, b);
@@ -173,6 +195,8 @@ FootprintValue integer_binary(BinaryOperation operation, const FootprintValue& a
       return floating_value(static_cast<double>(a.form.base) / static_cast<double>(b.form.base));
     return opaque_result(a, b, Dtype::fp32, instruction);
   }
+  if (operation == BinaryOperation::add && !python && !(a.scalar() && b.scalar()))
+    return block_sum(a, b, dtype, instruction);
   if (a.scalar() && b.scalar()) {
     const auto result = scalar_result(operation, a.form.base, b.form.base, python);
     if (result) return fitted(IndexForm(*result), dtype, python, instruction);
@@ -190,11 +214,11 @@ FootprintValue pointer_binary(BinaryOperation operation, const FootprintValue& a
   if (offset.kind != ValueKind::integer || (!adds && operation != BinaryOperation::subtract) ||
       (!adds && &pointer == &b))
     return opaque_result(a, b, pointer.dtype, instruction);
-  const auto sum = add(pointer.form, adds ? offset.form : scale(offset.form, -1));
-  if (!sum) return opaque_result(a, b, pointer.dtype, instruction);
-  FootprintValue result = pointer;
-  result.form = *sum;
-  return result;
+  FootprintValue sum;
+  sum.take_type(pointer);
+  if (!(adds ? add(pointer.form, offset.form, sum.form) : add(pointer.form, scale(offset.form, -1), sum.form)))
+    sum = opaque_result(a, b, pointer.dtype, instruction);
+  return sum;
 }
 
 bool is_condition(const FootprintValue& value) { return value.kind == ValueKind::boolean; }
@@ -241,22 +265,6 @@ std::optional<bool> equal_things(const FootprintValue& a, const FootprintValue& 
 }
 
 }  // namespace
-
-FootprintValue& FootprintValue::operator=(const FootprintValue& other) {
-  kind = other.kind;
-  dtype = other.dtype;
-  python = other.python;
-  reason = other.reason;
-  parameter = other.parameter;
-  descriptor = other.descriptor;
-  origin = other.origin;
-  number = other.number;
-  if (kind == ValueKind::boolean)
-    mask = other.mask;
-  else
-    form = other.form;
-  return *this;
-}
 
 FootprintValue integer_value(const IndexForm& form, Dtype dtype, bool python) {
   FootprintValue value;
@@ -321,17 +329,11 @@ std::optional<bool> known_truth(const FootprintValue& value) {
 }
 
 FootprintValue fitted(const IndexForm& form, Dtype dtype, bool python, const Instruction& instruction) {
-  const int bytes = size_in_bytes(dtype);
-  if (bytes == 8 && !python) return integer_value(form, dtype);
-  const Bounds range = bounds(form);
   if (python) {
-    const bool narrow = range.smallest >= INT32_MIN && range.largest <= INT32_MAX;
+    const bool narrow = fits(form, Dtype::int32);
     return integer_value(form, narrow ? Dtype::int32 : Dtype::int64, true);
   }
-  const int bits = 8 * bytes;
-  const std::int64_t smallest = is_signed_integer(dtype) ? -(std::int64_t{1} << (bits - 1)) : 0;
-  const std::int64_t largest = (std::int64_t{1} << (is_signed_integer(dtype) ? bits - 1 : bits)) - 1;
-  if (range.smallest >= smallest && range.largest <= largest) return integer_value(form, dtype, false);
+  if (size_in_bytes(dtype) == 8 || fits(form, dtype)) return integer_value(form, dtype);
   return opaque_value(form.shape, dtype, OpaqueReason::overflow, instruction);
 }
 

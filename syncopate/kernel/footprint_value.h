@@ -46,8 +46,26 @@ struct FootprintValue {
 
   FootprintValue() = default;
   FootprintValue(const FootprintValue& other) { *this = other; }
-  FootprintValue& operator=(const FootprintValue& other);  // copies what the kind needs
+  FootprintValue& operator=(const FootprintValue& other) {  // copies what the kind needs
+    take_type(other);
+    if (kind == ValueKind::boolean)
+      mask = other.mask;
+    else
+      form = other.form;
+    return *this;
+  }
 
+  /// Becomes like `other` in everything but its form or mask.
+  void take_type(const FootprintValue& other) {
+    kind = other.kind;
+    dtype = other.dtype;
+    python = other.python;
+    reason = other.reason;
+    parameter = other.parameter;
+    descriptor = other.descriptor;
+    origin = other.origin;
+    number = other.number;
+  }
   const LaneShape& shape() const { return kind == ValueKind::boolean ? mask.shape : form.shape; }
   bool scalar() const { return shape().rank == 0; }
   bool is_scalar(ValueKind wanted) const { return kind == wanted && scalar(); }

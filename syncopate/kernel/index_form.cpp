@@ -130,8 +130,7 @@ LaneMask mask_of(const LaneShape& shape, int dimension, std::int64_t begin, std:
 
 }  // namespace
 
-std::optional<LaneShape> broadcast(const LaneShape& a, const LaneShape& b) {
-  if (a == b) return a;
+std::optional<LaneShape> broadcast_unequal(const LaneShape& a, const LaneShape& b) {
   LaneShape result;
   result.rank = std::max(a.rank, b.rank);
   for (int d = 0; d < result.rank; ++d) {
@@ -141,15 +140,6 @@ std::optional<LaneShape> broadcast(const LaneShape& a, const LaneShape& b) {
     result[d] = ea == 1 ? eb : ea;
   }
   return result;
-}
-
-IndexForm& IndexForm::operator=(const IndexForm& other) {
-  base = other.base;
-  shape = other.shape;
-  slope = other.slope;
-  bent_ = other.bent_;
-  if (bent_ != 0) bends_ = other.bends_;
-  return *this;
 }
 
 IndexForm IndexForm::arange(std::int64_t begin, std::int64_t end) {
@@ -216,23 +206,36 @@ Bounds bounds(const IndexForm& form) {
 }
 
 std::optional<IndexForm> add(const IndexForm& a, const IndexForm& b) {
+  IndexForm result;
+  return add(a, b, result) ? std::optional(result) : std::nullopt;
+}
+
+bool add(const IndexForm& a, const IndexForm& b, IndexForm& result) {
+  if (b.shape.rank == 0) {
+    result = a;
+    result.base += b.base;
+    return true;
+  }
   const auto shape = broadcast(a.shape, b.shape);
-  if (!shape) return std::nullopt;
-  IndexForm result(a.base + b.base);
+  if (!shape) return false;
+  result.base = a.base + b.base;
   result.shape = *shape;
+  const int added_a = shape->rank - a.shape.rank, added_b = shape->rank - b.shape.rank;
+  const bool straight = !a.bent() && !b.bent();
   for (int d = 0; d < shape->rank; ++d) {
-    const int da = d - (shape->rank - a.shape.rank), db = d - (shape->rank - b.shape.rank);
+    const int da = d - added_a, db = d - added_b;
     const std::int64_t sa = da < 0 ? 0 : a.slope[at_index(da)], sb = db < 0 ? 0 : b.slope[at_index(db)];
     result.slope[at_index(d)] = sa + sb;
+    if (straight) continue;
     const bool a_bent = da >= 0 && a.bent(da), b_bent = db >= 0 && b.bent(db);
     if (!a_bent && !b_bent) continue;
     const Bend bend_a = a_bent ? a.bend(da) : straight_bend(sa, b.bend(db));
     const Bend bend_b = b_bent ? b.bend(db) : straight_bend(sb, bend_a);
     const auto sum = add_bends(bend_a, bend_b);
-    if (!sum) return std::nullopt;
+    if (!sum) return false;
     result.set_bend(d, *sum);
   }
-  return result;
+  return true;
 }
 
 IndexForm scale(const IndexForm& form, std::int64_t factor) {
@@ -450,16 +453,15 @@ LaneShape rearrange(const LaneShape& shape, std::span<const int> source) {
   return result;
 }
 
-IndexForm rearrange(const IndexForm& form, std::span<const int> source) {
-  IndexForm result(form.base);
-  result.shape = rearrange(form.shape, source);
-  for (int d = 0; d < result.shape.rank; ++d) {
+void rearrange(const IndexForm& form, std::span<const int> source, IndexForm& fresh_result) {
+  fresh_result.base = form.base;
+  fresh_result.shape = rearrange(form.shape, source);
+  for (int d = 0; d < fresh_result.shape.rank; ++d) {
     const int old = source[at_index(d)];
     if (old < 0) continue;
-    result.slope[at_index(d)] = form.slope[at_index(old)];
-    if (form.bent(old)) result.set_bend(d, form.bend(old));
+    fresh_result.slope[at_index(d)] = form.slope[at_index(old)];
+    if (form.bent(old)) fresh_result.set_bend(d, form.bend(old));
   }
-  return result;
 }
 
 LaneMask rearrange(const LaneMask& mask, std::span<const int> source) {

@@ -31,7 +31,11 @@ struct LaneShape {
 };
 
 /// The common shape of two blocks, as NumPy broadcasts; nothing if they do not fit.
-std::optional<LaneShape> broadcast(const LaneShape& a, const LaneShape& b);
+std::optional<LaneShape> broadcast_unequal(const LaneShape& a, const LaneShape& b);
+inline std::optional<LaneShape> broadcast(const LaneShape& a, const LaneShape& b) {
+  if (a == b || b.rank == 0) return a;
+  return broadcast_unequal(a, b);
+}
 
 /// How a line bends: up to lane `split` the value follows slope * lane; from there it follows `tail` per lane and
 /// steps by `jump` at split, split + period, split + 2 period, ...
@@ -49,7 +53,14 @@ class IndexForm {
   IndexForm() = default;
   explicit IndexForm(std::int64_t scalar) : base(scalar) {}
   IndexForm(const IndexForm& other) { *this = other; }
-  IndexForm& operator=(const IndexForm& other);
+  IndexForm& operator=(const IndexForm& other) {
+    base = other.base;
+    shape = other.shape;
+    slope = other.slope;
+    bent_ = other.bent_;
+    if (bent_ != 0) bends_ = other.bends_;
+    return *this;
+  }
   /// tl.arange(begin, end).
   static IndexForm arange(std::int64_t begin, std::int64_t end);
 
@@ -97,6 +108,8 @@ Piece piece_at(const IndexForm& form, int dimension, std::int64_t begin, std::in
 
 // Arithmetic. Nothing is returned where the result is no IndexForm (or the shapes do not fit).
 std::optional<IndexForm> add(const IndexForm& a, const IndexForm& b);
+/// The same into `result`, which is neither a nor b and fresh; false where add() returns nothing.
+bool add(const IndexForm& a, const IndexForm& b, IndexForm& result);
 IndexForm scale(const IndexForm& form, std::int64_t factor);
 /// Division and remainder by a positive number; the values must not be negative (there Python and C disagree).
 std::optional<IndexForm> divide(const IndexForm& form, std::int64_t divisor);
@@ -127,7 +140,7 @@ IndexForm broadcast_to(const IndexForm& form, const LaneShape& shape);
 LaneMask broadcast_to(const LaneMask& mask, const LaneShape& shape);
 /// Dimension d of the result is dimension source[d], or a new one of extent 1 where source[d] is -1. This is
 /// expand_dims, permute and trans. Dimensions that are left out must have extent 1.
-IndexForm rearrange(const IndexForm& form, std::span<const int> source);
+void rearrange(const IndexForm& form, std::span<const int> source, IndexForm& fresh_result);
 LaneMask rearrange(const LaneMask& mask, std::span<const int> source);
 LaneShape rearrange(const LaneShape& shape, std::span<const int> source);
 /// Nothing if the result is no IndexForm.
