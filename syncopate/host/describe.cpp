@@ -79,7 +79,7 @@ std::string Describer::signal(int signal) const {
   return fmt::format("signal '{}' of rank {}", about.name, about.home);
 }
 
-std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t element) const {
+std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t element, const Event& reader) const {
   const Buffer& about = plan_.buffer(buffer);
   const Region where = element_region(element, about.shape);
   if (about.held[static_cast<std::size_t>(rank)].contains(where)) return fmt::format("rank {}'s caller", rank);
@@ -95,7 +95,9 @@ std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t 
     }
   }
   const std::vector<Slot>& slots = plan_.programs[static_cast<std::size_t>(rank)].slots;
+  const bool reader_is_tile = reader.kind == EventKind::tile && layout_.at(reader.agent).rank == rank;
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+    if (reader_is_tile && reader.index == static_cast<std::int64_t>(slot)) continue;
     for (const TileAccess& access : plan_.tiles[static_cast<std::size_t>(slots[slot].tile)].writes)
       if (access.buffer == buffer && access.region.contains(where)) return tile(rank, static_cast<std::int64_t>(slot));
   }

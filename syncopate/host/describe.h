@@ -27,9 +27,9 @@ class Describer {
   /// "signal 'a chunk 2 arrived' of rank 1".
   std::string signal(int signal) const;
 
-  /// What the plan says will write an element in every launch, in words; nothing if nothing does. Tiles are those
-  /// of the buffer's own rank.
-  std::optional<std::string> filler(int rank, int buffer, std::int64_t element) const;
+  /// What, other than `reader` itself, the plan says will write an element in every launch, in words; nothing if
+  /// nothing does. Tiles are those of the buffer's own rank.
+  std::optional<std::string> filler(int rank, int buffer, std::int64_t element, const Event& reader) const;
 
  private:
   const Plan& plan_;

@@ -59,7 +59,8 @@ struct RunReport {
   LaunchData last;               ///< of the last complete launch
 };
 
-/// Executes the plan. Throws UserError if the plan's kernel source is not executable (parse errors), InternalError
+/// Executes the plan; the first problem ends the run (docs/cpu_ranks.md says what is found and why that does not
+/// depend on luck). Throws UserError if the plan's kernel source is not executable (parse errors), InternalError
 /// for defects of the machine; anything the plan does wrong is an Outcome.
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 

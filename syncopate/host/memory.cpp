@@ -85,7 +85,7 @@ void Memory::fail_read(int rank, int buffer, const Conflict& conflict, EventId e
   const std::string reads = sentence(event, "reads", rank, buffer, conflict, where);
   if (conflict.kind == ConflictKind::outside) throw Failure(Outcome::bad_access, reads);
   if (conflict.kind == ConflictKind::not_filled) {
-    const auto filler = describer_.filler(rank, buffer, conflict.run.offset);
+    const auto filler = describer_.filler(rank, buffer, conflict.run.offset, history_.event(event));
     if (filler)
       throw Failure(Outcome::race, fmt::format("{}; {} writes it in every launch, {}: it had not come yet", reads,
                                                *filler, kNotOrdered));

@@ -74,6 +74,18 @@ INSTANTIATE_TEST_SUITE_P(Small, RightPlans,
                                          Case{"ring4_counted", {.ranks = 4, .route = Route::ring, .counted = true}}),
                          [](const auto& example) { return std::string(example.param.name); });
 
+TEST(CpuRanks, TilesMayUpdateWhatTheirCallerPutThere) {
+  Plan plan = small_plan({.ranks = 2});
+  for (std::string* source : {&plan.kernel.local_source, &plan.kernel.fused_source}) {
+    const std::string store = "a * 2.0 + b[None, :]";
+    source->replace(source->find(store), store.size(), store + " + tl.load(c_ptr + offsets)");
+  }
+  for (Region& held : plan.buffers[2].held) held = Region::whole(plan.buffers[2].shape);
+  const RunReport report = run_on_cpu_ranks(plan, {.repeat = 3});
+  ASSERT_EQ(report.outcome, Outcome::right) << report.message;
+  EXPECT_NE(floats(report.last.inputs[0][2]), floats(report.last.outputs[0][2]));
+}
+
 TEST(CpuRanks, SameSeedSameRun) {
   const Plan plan = small_plan({.ranks = 3, .route = Route::ring});
   for (const bool adversary : {false, true}) {
