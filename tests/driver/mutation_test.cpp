@@ -60,7 +60,9 @@ TEST_P(Mutations, VerifyAndCpuRanksAgree) {
     auto& [rejected, all] = counts[mutant.kind];
     ++all;
     rejected += proof.holds() ? 0 : 1;
-    if (!mutant.may_be_valid) EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
+    if (!mutant.may_be_valid) {
+      EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
+    }
     const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);
     if (proof.holds())
       EXPECT_EQ(caught, "") << "verify accepts, CPU ranks do not: " << mutant.description;

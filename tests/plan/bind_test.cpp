@@ -57,7 +57,7 @@ TEST(Bind, ShapesThatDisagreeWithTheKernel) {
 
 TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
-              HasSubstr("replicate -> partial(sum)"));
+              HasSubstr("no collective turns replicate into partial(sum)"));
   EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
               HasSubstr("a collective of type all-reduce, which is not fused yet; an all-gather is supported"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const char* const kGood = R"(operator = "ag"
+const char* const kGood = R"toml(operator = "ag"
 ranks = 4
 
 [kernel]
@@ -36,7 +36,7 @@ dtype = "fp32"
 algorithm = "ring"
 initiator = "pull"
 split = 3
-)";
+)toml";
 
 /// Replaces the first occurrence of `from`.
 std::string replaced(const std::string& from, const std::string& to) {
@@ -144,7 +144,7 @@ TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
   EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"K - 64\"")), HasSubstr("has a size of 0"));
   EXPECT_THAT(error_of(replaced("[16, \"K\"]", "[]")), HasSubstr("is not a list of 1 to 5 sizes"));
   EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = \"half\"")),
-              StartsWith("op.toml:7:35: argument 'alpha' is not a number"));
+              StartsWith("op.toml:7:36: argument 'alpha' is not a number"));
   EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = 1979-05-27")), HasSubstr("dates and times mean nothing here"));
   EXPECT_THAT(error_of(replaced("[communicate.x]", "[communicate.y]")),
               StartsWith("op.toml:21:14: [communicate.y] names no tensor; did you mean 'x'?"));

@@ -59,7 +59,9 @@ TEST(Waits, ATileThatStraddlesTwoPeersWaitsForBoth) {
   }
   // Rank 0 holds rows 128..249 itself and waits only for rank 1.
   for (const Slot& slot : plan.programs[0].slots)
-    if (plan.tiles[static_cast<std::size_t>(slot.tile)].index[0] == 1) EXPECT_EQ(slot.waits.size(), 1U);
+    if (plan.tiles[static_cast<std::size_t>(slot.tile)].index[0] == 1) {
+      EXPECT_EQ(slot.waits.size(), 1U);
+    }
 }
 
 TEST(Waits, LocalTilesComeFirstAndWaitForNothing) {

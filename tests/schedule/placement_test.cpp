@@ -1,0 +1,48 @@
+#include "syncopate/schedule/placement.h"
+
+#include <gtest/gtest.h>
+
+#include "syncopate/core/error.h"
+#include "syncopate/schedule/templates.h"
+
+namespace syncopate {
+namespace {
+
+TEST(Placement, TextRoundTrips) {
+  for (const Placement& placement :
+       {Placement::replicate(), Placement::shard(0), Placement::shard(3), Placement::partial_sum()})
+    EXPECT_EQ(Placement::parse(placement.to_string()), placement);
+  EXPECT_EQ(Placement::parse("shard( 1 )"), Placement::shard(1));
+  for (const char* wrong :
+       {"", "shard", "shard()", "shard(-1)", "shard(x)", "shard(1", "partial(max)", "replicated", "shard(1)x"})
+    EXPECT_FALSE(Placement::parse(wrong).has_value()) << wrong;
+}
+
+TEST(Placement, ShardsCutAsTorchChunk) {
+  EXPECT_EQ(held_region(Placement::shard(0), {10, 4}, 4, 0), Region({{0, 3}, {0, 4}}));
+  EXPECT_EQ(held_region(Placement::shard(0), {10, 4}, 4, 3), Region({{9, 10}, {0, 4}}));
+  EXPECT_EQ(held_region(Placement::shard(1), {10, 4}, 2, 1), Region({{0, 10}, {2, 4}}));
+  EXPECT_TRUE(held_region(Placement::shard(0), {5, 4}, 4, 3).empty());
+  EXPECT_EQ(held_region(Placement::replicate(), {5, 4}, 4, 3), Region::whole({5, 4}));
+  EXPECT_EQ(held_region(Placement::partial_sum(), {5, 4}, 4, 3), Region::whole({5, 4}));
+}
+
+TEST(Placement, CollectivesFollowFromTheChange) {
+  const auto between = [](Placement a, Placement b) { return collective_between(a, b, {"op.toml", 3, 4}); };
+  EXPECT_EQ(between(Placement::shard(0), Placement::replicate()), CollectiveType::all_gather);
+  EXPECT_EQ(between(Placement::shard(0), Placement::shard(1)), CollectiveType::all_to_all);
+  EXPECT_EQ(between(Placement::partial_sum(), Placement::shard(0)), CollectiveType::reduce_scatter);
+  EXPECT_EQ(between(Placement::partial_sum(), Placement::replicate()), CollectiveType::all_reduce);
+  EXPECT_EQ(between(Placement::replicate(), Placement::shard(0)), std::nullopt);
+  EXPECT_EQ(between(Placement::shard(1), Placement::shard(1)), std::nullopt);
+  try {
+    between(Placement::replicate(), Placement::partial_sum());
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where(), (SourceLocation{"op.toml", 3, 4}));
+    EXPECT_EQ(error.problem(), "no collective turns replicate into partial(sum)");
+  }
+}
+
+}  // namespace
+}  // namespace syncopate

@@ -1,0 +1,193 @@
+// Every template is proven to be an all-gather, for many rank counts, splits and uneven axes, and to load links as it
+// promises.
+#include "syncopate/schedule/templates.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "syncopate/schedule/meaning.h"
+
+namespace syncopate {
+namespace {
+
+LogicalTensor gathered(Shape shape, int dimension) {
+  return {"a", std::move(shape), Dtype::bf16, Placement::shard(dimension), Placement::replicate()};
+}
+
+const P2P& p2p_of(const Operator& op) { return std::get<P2P>(op.action); }
+
+struct Parameters {
+  Algorithm algorithm;
+  Initiator initiator;
+  int ranks;
+  std::int64_t split;
+};
+
+std::string name_of_case(const ::testing::TestParamInfo<Parameters>& info) {
+  const Parameters& p = info.param;
+  return std::string(name_of(p.algorithm)) + (p.initiator == Initiator::push ? "_push_" : "_pull_") +
+         std::to_string(p.ranks) + "ranks_split" + std::to_string(p.split);
+}
+
+std::vector<Parameters> all_parameters() {
+  std::vector<Parameters> all;
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::bidirectional_ring})
+    for (const Initiator initiator : {Initiator::push, Initiator::pull})
+      for (const int ranks : {1, 2, 3, 4, 8, 16})
+        for (const std::int64_t split : {1, 2, 3, 5}) all.push_back({algorithm, initiator, ranks, split});
+  return all;
+}
+
+class Template : public ::testing::TestWithParam<Parameters> {
+ protected:
+  Schedule make(const Shape& shape, int dimension) const {
+    const Parameters& p = GetParam();
+    return all_gather(gathered(shape, dimension), p.ranks, {p.algorithm, p.initiator, p.split}, {});
+  }
+};
+
+TEST_P(Template, IsAnAllGather) {
+  // Even, uneven, last shard short, last ranks empty; both dimensions.
+  for (const auto& [shape, dimension] : std::vector<std::pair<Shape, int>>{
+           {{240, 8}, 0}, {{8, 240}, 1}, {{83, 3}, 0}, {{3, 97}, 1}, {{81, 2}, 0}, {{5, 7, 91}, 2}}) {
+    const Schedule schedule = make(shape, dimension);
+    EXPECT_NO_THROW(validate(schedule));
+    EXPECT_NO_THROW(check_meaning(schedule));
+    const Meaning m = meaning(schedule);
+    for (const auto& holdings : m.holdings[0]) {
+      ASSERT_EQ(holdings.size(), 1U) << "one box: everything is held";
+      EXPECT_TRUE(holdings[0].held);
+      EXPECT_EQ(holdings[0].region, Region::whole(shape));
+    }
+  }
+}
+
+TEST_P(Template, MovesEveryChunkOnceToEveryOtherRank) {
+  const Schedule schedule = make({240, 8}, 0);
+  std::map<std::pair<int, int>, int> arrivals;  // (rank, chunk)
+  std::size_t count = 0;
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const Operator& op : schedule.operators[static_cast<std::size_t>(rank)]) {
+      EXPECT_EQ(rank, GetParam().initiator == Initiator::push ? p2p_of(op).source_rank : p2p_of(op).destination_rank);
+      ++arrivals[{p2p_of(op).destination_rank, p2p_of(op).destination_chunk}];
+      ++count;
+    }
+  for (const auto& [place, times] : arrivals) EXPECT_EQ(times, 1);
+  EXPECT_EQ(count, schedule.chunks.size() * static_cast<std::size_t>(schedule.ranks() - 1));
+  EXPECT_EQ(schedule.chunks.size(),
+            static_cast<std::size_t>(GetParam().ranks) * static_cast<std::size_t>(GetParam().split));
+}
+
+TEST_P(Template, LoadsLinksAsItPromises) {
+  const Schedule schedule = make({480, 8}, 0);
+  const int ranks = schedule.ranks();
+  std::map<std::tuple<int, int>, std::int64_t> bytes;  // link -> elements
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list) {
+      const P2P& p = p2p_of(op);
+      bytes[{p.source_rank, p.destination_rank}] +=
+          schedule.chunks[static_cast<std::size_t>(p.source_chunk)].region.volume();
+    }
+  for (const auto& [link, amount] : bytes) {
+    const int hop = (std::get<1>(link) - std::get<0>(link) + ranks) % ranks;
+    if (GetParam().algorithm == Algorithm::ring) {
+      EXPECT_EQ(hop, 1);
+    }
+    if (GetParam().algorithm == Algorithm::bidirectional_ring) {
+      EXPECT_TRUE(hop == 1 || hop == ranks - 1);
+    }
+  }
+  if (GetParam().algorithm == Algorithm::direct) {
+    // Round s of all ranks together: nobody sends twice, nobody receives twice.
+    for (int round = 0; round + 1 < ranks; ++round) {
+      std::set<int> sources;
+      std::set<int> destinations;
+      for (const auto& list : schedule.operators) {
+        const P2P& p = p2p_of(list[static_cast<std::size_t>(round * GetParam().split)]);
+        EXPECT_TRUE(sources.insert(p.source_rank).second);
+        EXPECT_TRUE(destinations.insert(p.destination_rank).second);
+      }
+    }
+  }
+  if (GetParam().algorithm == Algorithm::bidirectional_ring && ranks > 2 && GetParam().split % 2 == 0) {
+    std::set<std::int64_t> loads;
+    for (const auto& [link, amount] : bytes) loads.insert(amount);
+    EXPECT_EQ(loads.size(), 1U) << "both directions carry the same";
+  }
+}
+
+TEST_P(Template, ForgettingAnythingIsNoticed) {
+  const Schedule schedule = make({83, 2}, 0);
+  if (schedule.ranks() > 4) return;  // quadratic; the small ones show it
+  for (std::size_t rank = 0; rank < schedule.operators.size(); ++rank)
+    for (std::size_t i = 0; i < schedule.operators[rank].size(); ++i) {
+      if (!schedule.operators[rank][i].dependencies.empty()) {
+        Schedule mutant = schedule;
+        mutant.operators[rank][i].dependencies.clear();
+        EXPECT_THROW(check_meaning(mutant), UserError)
+            << "rank " << rank << " operator " << i << " without its dependency";
+      }
+      Schedule twice = schedule;
+      twice.operators[rank].push_back(schedule.operators[rank][i]);
+      EXPECT_THROW(check_meaning(twice), UserError) << "rank " << rank << " operator " << i << " twice";
+      Schedule other = schedule;
+      auto& p = std::get<P2P>(other.operators[rank][i].action);
+      p.source_chunk = (p.source_chunk + 1) % static_cast<int>(other.chunks.size());
+      p.destination_chunk = p.source_chunk;
+      EXPECT_THROW(check_meaning(other), UserError) << "rank " << rank << " operator " << i << " with the next chunk";
+    }
+  for (std::size_t rank = 0; rank < schedule.operators.size(); ++rank) {
+    if (schedule.operators[rank].empty()) continue;
+    Schedule less = schedule;
+    less.operators[rank].pop_back();
+    EXPECT_THROW(
+        {
+          validate(less);
+          check_meaning(less);
+        },
+        UserError)
+        << "rank " << rank << " without its last operator";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Template, ::testing::ValuesIn(all_parameters()), name_of_case);
+
+TEST(Templates, DirectPushStartsWithAnotherPeerOnEveryRank) {
+  const Schedule schedule = all_gather(gathered({8, 1}, 0), 4, {}, {});
+  for (int rank = 0; rank < 4; ++rank)
+    for (int round = 0; round < 3; ++round)
+      EXPECT_EQ(
+          p2p_of(schedule.operators[static_cast<std::size_t>(rank)][static_cast<std::size_t>(round)]).destination_rank,
+          (rank + round + 1) % 4);
+}
+
+TEST(Templates, SplitIsBoundedByTheLargestShard) {
+  const LogicalTensor tensor = gathered({10, 4}, 0);  // shards of 3, 3, 3, 1
+  const SourceLocation where{"op.toml", 9, 1};
+  EXPECT_NO_THROW(check_meaning(all_gather(tensor, 4, {Algorithm::direct, Initiator::push, 3}, where)));
+  try {
+    all_gather(tensor, 4, {Algorithm::direct, Initiator::push, 4}, where);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "op.toml:9:1: split is 4, but the largest shard of 'a' has 3 indices along dimension 0; at most 3");
+  }
+}
+
+TEST(Templates, NamesRoundTrip) {
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::bidirectional_ring})
+    EXPECT_EQ(algorithm_from_name(name_of(algorithm)), algorithm);
+  EXPECT_FALSE(algorithm_from_name("tree").has_value());
+}
+
+TEST(Templates, ThousandRanks) {
+  const Schedule schedule = all_gather(gathered({1024, 1}, 0), 1024, {Algorithm::ring, Initiator::push, 1}, {});
+  EXPECT_NO_THROW(check_meaning(schedule));
+  EXPECT_EQ(schedule.operators[17].size(), 1023U);
+}
+
+}  // namespace
+}  // namespace syncopate
