@@ -130,7 +130,7 @@ void FootprintDomain::check_view(Descriptor& descriptor, const Instruction& inst
     for (std::size_t d = 0; d < rank; ++d) {
       if (shape[d] != tensor.shape[d]) complain();
       stride = shape[d] == 0 ? 0 : stride / shape[d];
-      if (shape[d] > 1 && strides[d] != stride) complain();
+      if (shape[d] > 1 && tensor.volume > 0 && strides[d] != stride) complain();
     }
     descriptor.whole = true;
     return;
@@ -251,7 +251,7 @@ std::string FootprintDomain::because(const Value& value) const {
     case OpaqueReason::arithmetic:
       return fmt::format("is computed (at line {}) in a way that the analysis of footprints cannot follow", line);
     case OpaqueReason::overflow:
-      return fmt::format("overflows {} (at line {}; convert to tl.int64 before)", name_of(value.dtype), line);
+      return fmt::format("overflows its integer type (at line {}; convert to tl.int64 before)", line);
   }
   return {};
 }
