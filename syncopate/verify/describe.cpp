@@ -1,0 +1,53 @@
+#include "syncopate/verify/describe.h"
+
+#include <fmt/format.h>
+
+namespace syncopate {
+
+std::string describe_region(const Plan& plan, int buffer, const Region& region) {
+  return plan.buffer(buffer).name + region.to_string();
+}
+
+std::string describe_transfer(const PlanIndex& index, int transfer) {
+  const Transfer& moved = index.transfer(transfer);
+  return fmt::format(
+      "transfer {}.{} ({} from rank {} to rank {}, at place {} of queue '{}')", moved.operator_rank,
+      moved.operator_index, describe_region(index.plan(), moved.destination.buffer, moved.destination.region),
+      moved.source.rank, moved.destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
+}
+
+std::string describe_tile(const Plan& plan, int tile) {
+  return fmt::format("tile ({})", fmt::join(plan.tiles[static_cast<std::size_t>(tile)].index, ", "));
+}
+
+std::string describe_slot(const Plan& plan, int slot) {
+  return fmt::format("slot {}, worker {}", slot, slot % plan.workers);
+}
+
+std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits) {
+  if (waits.empty()) return "nothing";
+  std::string text;
+  for (const Wait& wait : waits) {
+    const Signal& signal = plan.signals[static_cast<std::size_t>(wait.signal)];
+    text += text.empty() ? "" : ", ";
+    if (wait.threshold == 0)
+      text += fmt::format("'{}' of the launch before", signal.name);
+    else
+      text += fmt::format("'{}' at {} of {}", signal.name, wait.threshold, signal.per_launch);
+  }
+  return text;
+}
+
+std::string describe_event(const PlanIndex& index, const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::start:
+      return fmt::format("the start of rank {}", event.rank);
+    case Event::Kind::completion:
+      return fmt::format("the completion of rank {}", event.rank);
+    case Event::Kind::transfer:
+      return describe_transfer(index, event.transfer);
+  }
+  throw InternalError("event without a kind");
+}
+
+}  // namespace syncopate

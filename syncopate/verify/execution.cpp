@@ -1,0 +1,282 @@
+#include "syncopate/verify/execution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+#include "syncopate/verify/claim.h"
+#include "syncopate/verify/describe.h"
+
+namespace syncopate {
+
+namespace {
+
+Claim deadlock_claim() {
+  return Claim("no deadlock",
+               "with all workers of a rank resident, every wait is satisfied in the end, whatever the order in which "
+               "ranks, queues and workers run.");
+}
+
+/// Something that takes steps in order: the caller of a rank, a queue or a worker.
+struct Agent {
+  enum class Kind : std::uint8_t { caller, queue, worker };
+  Kind kind = Kind::caller;
+  int rank = 0;
+  int number = 0;  ///< of the queue or worker
+  int launch = 0;
+  int position = 0;      ///< transfer in the queue; step of the worker; caller: 0 before the start, 1 before completion
+  std::size_t wait = 0;  ///< next wait of the current step
+  bool queued = false;   ///< in the list of agents to run
+};
+
+class Machine {
+ public:
+  explicit Machine(const PlanIndex& index) : index_(index) {
+    const auto signals = index.plan().signals.size();
+    values_.assign(signals, 0);
+    waiting_.resize(signals);
+    for (int rank = 0; rank < index.ranks(); ++rank) agents_.push_back({Agent::Kind::caller, rank, 0, 0, 0, 0, false});
+    for (int rank = 0; rank < index.ranks(); ++rank) {
+      const RankProgram& program = index.program(rank);
+      first_part_.push_back(static_cast<int>(agents_.size()));
+      for (std::size_t q = 0; q < program.queues.size(); ++q)
+        agents_.push_back({Agent::Kind::queue, rank, static_cast<int>(q), 0, 0, 0, false});
+      const int workers =
+          static_cast<int>(std::min(program.slots.size(), static_cast<std::size_t>(index.plan().workers)));
+      for (int w = 0; w < workers; ++w) agents_.push_back({Agent::Kind::worker, rank, w, 0, 0, 0, false});
+    }
+    first_part_.push_back(static_cast<int>(agents_.size()));
+    parts_left_.assign(static_cast<std::size_t>(index.ranks()), 0);
+  }
+
+  Execution run() {
+    for (int rank = 0; rank < index_.ranks(); ++rank) wake(rank);
+    while (!ready_.empty()) {
+      const int agent = ready_.front();
+      ready_.pop_front();
+      at(agent).queued = false;
+      advance(agent);
+    }
+    Execution execution;
+    Claim claim = deadlock_claim();
+    const auto stuck = std::find_if(agents_.begin(), agents_.end(), [&](const Agent& agent) {
+      return agent.kind == Agent::Kind::caller && agent.launch < kLaunches;
+    });
+    claim.check(stuck == agents_.end(), [&] { return describe_deadlock(stuck->rank); });
+    execution.theorem = claim.conclude(
+        fmt::format("all {} steps of {} ranks in {} launches were taken, {} waits satisfied; a step that is possible "
+                    "stays possible, so every other order ends as well",
+                    steps_taken_, index_.ranks(), kLaunches, waits_satisfied_));
+    execution.steps = std::move(steps_);
+    return execution;
+  }
+
+ private:
+  Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
+  const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
+
+  void wake(int agent) {
+    if (at(agent).queued) return;
+    at(agent).queued = true;
+    ready_.push_back(agent);
+  }
+
+  std::size_t slot_of(const Agent& worker) const {
+    return static_cast<std::size_t>(worker.number) +
+           static_cast<std::size_t>(worker.position) * static_cast<std::size_t>(index_.plan().workers);
+  }
+
+  int length_of(const Agent& agent) const {
+    if (agent.kind == Agent::Kind::queue) return index_.length_of(index_.queue_agent(agent.rank, agent.number));
+    const auto slots = index_.program(agent.rank).slots.size();
+    const auto workers = static_cast<std::size_t>(index_.plan().workers);
+    return static_cast<int>((slots - static_cast<std::size_t>(agent.number) + workers - 1) / workers);
+  }
+
+  /// Queues and workers of a rank.
+  int parts_of(int rank) const {
+    return first_part_[static_cast<std::size_t>(rank) + 1] - first_part_[static_cast<std::size_t>(rank)];
+  }
+
+  Event event_of(const Agent& agent) const {
+    if (agent.kind == Agent::Kind::queue)
+      return {Event::Kind::transfer, agent.rank, index_.transfer_at({agent.rank, agent.number, agent.position})};
+    return {agent.position == 0 ? Event::Kind::start : Event::Kind::completion, agent.rank, 0};
+  }
+
+  /// The waits before the step that the agent is about to take.
+  const std::vector<Wait>& waits_of(const Agent& agent) const {
+    static const std::vector<Wait> kNone;
+    switch (agent.kind) {
+      case Agent::Kind::queue:
+        return index_.transfer(event_of(agent).transfer).waits;
+      case Agent::Kind::worker:
+        return index_.program(agent.rank).slots[slot_of(agent)].waits;
+      case Agent::Kind::caller:
+        return agent.position == 0 ? kNone : index_.program(agent.rank).completion_waits;
+    }
+    throw InternalError("agent without a kind");
+  }
+
+  std::int64_t expected(const Agent& agent, const Wait& wait) const {
+    return index_.signal(wait.signal).per_launch * agent.launch + wait.threshold;
+  }
+
+  /// Whether all waits of the agent's step are satisfied; if not, it will be woken when the first of the rest is.
+  bool pass_waits(int number) {
+    Agent& agent = at(number);
+    const std::vector<Wait>& waits = waits_of(agent);
+    for (; agent.wait < waits.size(); ++agent.wait) {
+      const Wait& wait = waits[agent.wait];
+      if (values_[static_cast<std::size_t>(wait.signal)] < expected(agent, wait)) {
+        waiting_[static_cast<std::size_t>(wait.signal)].push_back(number);
+        return false;
+      }
+      ++waits_satisfied_;
+    }
+    agent.wait = 0;
+    return true;
+  }
+
+  void raise(const std::vector<int>& signals) {
+    for (const int signal : signals) {
+      ++values_[static_cast<std::size_t>(signal)];
+      for (const int agent : std::exchange(waiting_[static_cast<std::size_t>(signal)], {})) wake(agent);
+    }
+  }
+
+  void advance(int number) {
+    if (at(number).kind == Agent::Kind::caller)
+      advance_caller(number);
+    else
+      advance_part(number);
+  }
+
+  void advance_part(int number) {
+    Agent& agent = at(number);
+    const int length = length_of(agent);
+    while (agent.position < length) {
+      if (!pass_waits(number)) return;
+      ++steps_taken_;
+      if (agent.kind == Agent::Kind::queue) {
+        const Event event = event_of(agent);
+        steps_.push_back({agent.launch, event});
+        raise(index_.transfer(event.transfer).signals);
+      }
+      ++agent.position;
+    }
+    if (--parts_left_[static_cast<std::size_t>(agent.rank)] == 0) wake(agent.rank);
+  }
+
+  void advance_caller(int rank) {
+    Agent& caller = at(rank);
+    while (caller.launch < kLaunches) {
+      int& left = parts_left_[static_cast<std::size_t>(rank)];
+      if (caller.position == 0) {
+        steps_.push_back({caller.launch, event_of(caller)});
+        raise(index_.program(rank).start_signals);
+        caller.position = 1;
+        left = parts_of(rank);
+        for (int part = first_part_[static_cast<std::size_t>(rank)];
+             part < first_part_[static_cast<std::size_t>(rank) + 1]; ++part) {
+          at(part).launch = caller.launch;
+          at(part).position = 0;
+          wake(part);
+        }
+      } else {
+        if (left > 0 || !pass_waits(rank)) return;
+        steps_.push_back({caller.launch, event_of(caller)});
+        raise(index_.program(rank).completion_signals);
+        caller.position = 0;
+        ++caller.launch;
+      }
+      ++steps_taken_;
+    }
+  }
+
+  // What keeps a blocked agent, for the counter-example.
+
+  bool finished(int agent) const { return at(agent).position >= length_of(at(agent)); }
+
+  std::string name_of_step(const Agent& agent) const {
+    const Plan& plan = index_.plan();
+    if (agent.kind == Agent::Kind::worker) {
+      const auto slot = slot_of(agent);
+      const int tile = index_.program(agent.rank).slots[slot].tile;
+      return fmt::format("{} on rank {} ({})", describe_tile(plan, tile), agent.rank,
+                         describe_slot(plan, static_cast<int>(slot)));
+    }
+    return describe_event(index_, event_of(agent));
+  }
+
+  /// The agent that has yet to make a raise that `agent` needs, or -1 if nobody will.
+  int raiser_for(const Agent& agent, const Wait& wait) const {
+    const int launch = wait.threshold > 0 ? agent.launch : agent.launch - 1;
+    for (const Raise& raise : index_.raises(wait.signal)) {
+      const Event& event = raise.event;
+      const Agent& caller = at(event.rank);
+      if (caller.launch > launch) continue;  // it has completed that launch
+      if (event.kind != Event::Kind::transfer) {
+        if (caller.launch < launch || caller.position <= index_.position_of(event)) return event.rank;
+        continue;
+      }
+      const int queue = first_part_[static_cast<std::size_t>(event.rank)] + index_.place(event.transfer).queue;
+      if (caller.launch < launch || caller.position == 0) return event.rank;
+      if (at(queue).position <= raise.position) return queue;
+    }
+    return -1;
+  }
+
+  /// Follows what blocks what until an agent comes again, or until a raise that nobody will make.
+  std::string describe_deadlock(int rank) const {
+    std::vector<int> seen;
+    std::vector<std::string> lines;
+    int agent = rank;
+    while (std::find(seen.begin(), seen.end(), agent) == seen.end()) {
+      seen.push_back(agent);
+      const Agent& blocked = at(agent);
+      if (blocked.kind == Agent::Kind::caller && parts_left_[static_cast<std::size_t>(blocked.rank)] > 0) {
+        const int first = first_part_[static_cast<std::size_t>(blocked.rank)];
+        int part = first;
+        while (finished(part)) ++part;
+        lines.push_back(fmt::format("the completion of rank {} comes after {}", blocked.rank, name_of_step(at(part))));
+        agent = part;
+        continue;
+      }
+      const Wait& wait = waits_of(blocked)[blocked.wait];
+      const Signal& signal = index_.signal(wait.signal);
+      const std::string waits = fmt::format("{} waits in launch {} for '{}' to reach {}", name_of_step(blocked),
+                                            blocked.launch + 1, signal.name, expected(blocked, wait));
+      const int raiser = raiser_for(blocked, wait);
+      if (raiser < 0) {
+        lines.push_back(fmt::format("{}; it is at {} and nobody is left to raise it", waits,
+                                    values_[static_cast<std::size_t>(wait.signal)]));
+        return fmt::format("a wait for ever: {}", fmt::join(lines, "; "));
+      }
+      lines.push_back(fmt::format("{}, which comes after {}", waits, name_of_step(at(raiser))));
+      agent = raiser;
+    }
+    const auto first = std::find(seen.begin(), seen.end(), agent) - seen.begin();
+    lines.erase(lines.begin(), lines.begin() + first);
+    return fmt::format("a cycle of waits: {}", fmt::join(lines, "; "));
+  }
+
+  const PlanIndex& index_;
+  std::vector<Agent> agents_;  // callers first, by rank; then queues and workers of each rank
+  std::vector<int> first_part_;
+  std::vector<int> parts_left_;
+  std::vector<std::int64_t> values_;
+  std::vector<std::vector<int>> waiting_;
+  std::deque<int> ready_;
+  std::vector<Step> steps_;
+  std::int64_t steps_taken_ = 0;
+  std::int64_t waits_satisfied_ = 0;
+};
+
+}  // namespace
+
+Execution carry_out(const PlanIndex& index) { return Machine(index).run(); }
+
+}  // namespace syncopate

@@ -1,0 +1,130 @@
+#include "syncopate/verify/plan_index.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace syncopate {
+
+PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan) {
+  number_transfers();
+  collect_raises();
+  collect_waits();
+  collect_reads();
+}
+
+const Queue& PlanIndex::queue_of(int transfer) const {
+  const Place& at = place(transfer);
+  return program(at.rank).queues[static_cast<std::size_t>(at.queue)];
+}
+
+const Transfer& PlanIndex::transfer(int transfer) const {
+  return queue_of(transfer).transfers[static_cast<std::size_t>(place(transfer).position)];
+}
+
+int PlanIndex::transfer_at(const Place& at) const {
+  return first_transfer_[static_cast<std::size_t>(at.rank)][static_cast<std::size_t>(at.queue)] + at.position;
+}
+
+int PlanIndex::agent_of(const Event& event) const {
+  if (event.kind != Event::Kind::transfer) return event.rank;
+  const Place& at = place(event.transfer);
+  return queue_agent(at.rank, at.queue);
+}
+
+int PlanIndex::position_of(const Event& event) const {
+  switch (event.kind) {
+    case Event::Kind::start:
+      return 0;
+    case Event::Kind::completion:
+      return 1;
+    case Event::Kind::transfer:
+      return place(event.transfer).position;
+  }
+  throw InternalError("event without a kind");
+}
+
+int PlanIndex::queue_agent(int rank, int queue) const {
+  return first_queue_agent_[static_cast<std::size_t>(rank)] + queue;
+}
+
+void PlanIndex::number_transfers() {
+  const auto ranks = static_cast<std::size_t>(plan_->ranks);
+  first_transfer_.resize(ranks);
+  into_.resize(ranks);
+  from_.resize(ranks);
+  lengths_.assign(ranks, 2);
+  for (int rank = 0; rank < plan_->ranks; ++rank) {
+    const std::vector<Queue>& queues = program(rank).queues;
+    first_queue_agent_.push_back(static_cast<int>(lengths_.size()));
+    for (std::size_t q = 0; q < queues.size(); ++q) {
+      first_transfer_[static_cast<std::size_t>(rank)].push_back(transfers());
+      lengths_.push_back(static_cast<int>(queues[q].transfers.size()));
+      for (std::size_t p = 0; p < queues[q].transfers.size(); ++p) {
+        const Transfer& moved = queues[q].transfers[p];
+        into_[static_cast<std::size_t>(moved.destination.rank)].push_back(transfers());
+        from_[static_cast<std::size_t>(moved.source.rank)].push_back(transfers());
+        places_.push_back({rank, static_cast<int>(q), static_cast<int>(p)});
+      }
+    }
+  }
+  agents_ = static_cast<int>(lengths_.size());
+}
+
+void PlanIndex::collect_raises() {
+  raises_.resize(plan_->signals.size());
+  const auto raise_all = [&](const std::vector<int>& signals, const Event& event) {
+    for (const int signal : signals)
+      raises_[static_cast<std::size_t>(signal)].push_back({event, agent_of(event), position_of(event)});
+  };
+  for (int rank = 0; rank < plan_->ranks; ++rank) {
+    raise_all(program(rank).start_signals, {Event::Kind::start, rank, 0});
+    raise_all(program(rank).completion_signals, {Event::Kind::completion, rank, 0});
+  }
+  for (int t = 0; t < transfers(); ++t) raise_all(transfer(t).signals, {Event::Kind::transfer, place(t).rank, t});
+  for (std::vector<Raise>& raises : raises_) {
+    std::stable_sort(raises.begin(), raises.end(), [](const Raise& a, const Raise& b) {
+      return std::pair(a.agent, a.position) < std::pair(b.agent, b.position);
+    });
+  }
+}
+
+void PlanIndex::collect_waits() {
+  waited_for_.assign(plan_->signals.size(), false);
+  const auto wait_all = [&](const std::vector<Wait>& waits) {
+    for (const Wait& wait : waits) waited_for_[static_cast<std::size_t>(wait.signal)] = true;
+  };
+  for (const RankProgram& rank : plan_->programs) {
+    for (const Queue& queue : rank.queues)
+      for (const Transfer& moved : queue.transfers) wait_all(moved.waits);
+    for (const Slot& slot : rank.slots) wait_all(slot.waits);
+    wait_all(rank.completion_waits);
+  }
+}
+
+void PlanIndex::collect_reads() {
+  std::map<std::pair<int, Region>, int> known;
+  for (const Tile& each : plan_->tiles) {
+    std::vector<int>& ids = reads_of_.emplace_back();
+    for (const TileAccess& read : each.reads) {
+      if (read.region.empty()) continue;
+      const auto [found, is_new] = known.try_emplace({read.buffer, read.region}, static_cast<int>(reads_.size()));
+      if (is_new) reads_.push_back(read);
+      ids.push_back(found->second);
+    }
+  }
+}
+
+std::vector<Source> sources_of(const PlanIndex& index, int rank, int buffer, const Region& region) {
+  std::vector<Source> sources;
+  const auto add = [&](int transfer, const Region& filled) {
+    const Region part = intersect(filled, region);
+    if (!part.empty()) sources.push_back({transfer, part});
+  };
+  add(-1, index.plan().buffer(buffer).held[static_cast<std::size_t>(rank)]);
+  for (const int t : index.into(rank))
+    if (index.transfer(t).destination.buffer == buffer) add(t, index.transfer(t).destination.region);
+  return sources;
+}
+
+}  // namespace syncopate

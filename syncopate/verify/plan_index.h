@@ -1,0 +1,101 @@
+// A plan of good form, turned around for proofs: transfers numbered, who raises a signal, what arrives where, and the
+// events between which order is asked for.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "syncopate/plan/plan.h"
+
+namespace syncopate {
+
+/// An event of a launch whose effects others may wait for. Each stands for a beginning and an end: what is before the
+/// event is before its beginning, what is after it is after its end. Tiles are not among them: what follows a tile,
+/// other than later tiles of its worker, follows the completion of its rank.
+struct Event {
+  enum class Kind : std::uint8_t { start, transfer, completion };
+  Kind kind = Kind::start;
+  int rank = 0;      ///< who carries it out
+  int transfer = 0;  ///< its number, if it is one
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+/// One raise of a signal in a launch.
+struct Raise {
+  Event event;
+  int agent = 0;
+  int position = 0;  ///< of the event among those of its agent in a launch
+};
+
+/// Refers to the plan it was made from. The plan must satisfy the theorem of form.
+class PlanIndex {
+ public:
+  explicit PlanIndex(const Plan& plan);
+
+  const Plan& plan() const { return *plan_; }
+  int ranks() const { return plan_->ranks; }
+  const RankProgram& program(int rank) const { return plan_->programs[static_cast<std::size_t>(rank)]; }
+  const Signal& signal(int index) const { return plan_->signals[static_cast<std::size_t>(index)]; }
+  const Tile& tile(int index) const { return plan_->tiles[static_cast<std::size_t>(index)]; }
+
+  struct Place {
+    int rank = 0;
+    int queue = 0;
+    int position = 0;
+  };
+  int transfers() const { return static_cast<int>(places_.size()); }
+  const Place& place(int transfer) const { return places_[static_cast<std::size_t>(transfer)]; }
+  const Queue& queue_of(int transfer) const;
+  const Transfer& transfer(int transfer) const;
+  int transfer_at(const Place& place) const;
+  /// Transfers whose destination / source is on this rank, ascending.
+  const std::vector<int>& into(int rank) const { return into_[static_cast<std::size_t>(rank)]; }
+  const std::vector<int>& from(int rank) const { return from_[static_cast<std::size_t>(rank)]; }
+
+  /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue.
+  int agents() const { return agents_; }
+  int agent_of(const Event& event) const;
+  int position_of(const Event& event) const;
+  /// How many events an agent has in a launch.
+  int length_of(int agent) const { return lengths_[static_cast<std::size_t>(agent)]; }
+  int queue_agent(int rank, int queue) const;
+
+  /// All raises in a launch, ordered by agent and then by the order in which the agent makes them.
+  const std::vector<Raise>& raises(int signal) const { return raises_[static_cast<std::size_t>(signal)]; }
+  /// Whether anything waits for the signal.
+  bool waited_for(int signal) const { return waited_for_[static_cast<std::size_t>(signal)]; }
+
+  /// The different regions that tiles read, and per tile which of them.
+  const std::vector<TileAccess>& reads() const { return reads_; }
+  const std::vector<int>& reads_of(int tile) const { return reads_of_[static_cast<std::size_t>(tile)]; }
+
+ private:
+  void number_transfers();
+  void collect_raises();
+  void collect_waits();
+  void collect_reads();
+
+  const Plan* plan_;
+  std::vector<Place> places_;
+  std::vector<std::vector<int>> first_transfer_;  // [rank][queue]
+  std::vector<std::vector<int>> into_;
+  std::vector<std::vector<int>> from_;
+  int agents_ = 0;
+  std::vector<int> lengths_;
+  std::vector<int> first_queue_agent_;  // [rank]
+  std::vector<std::vector<Raise>> raises_;
+  std::vector<bool> waited_for_;
+  std::vector<TileAccess> reads_;
+  std::vector<std::vector<int>> reads_of_;
+};
+
+/// What has to fill a region of a buffer on a rank.
+struct Source {
+  int transfer = -1;  ///< -1: the caller
+  Region region;      ///< the part that it fills
+};
+/// The sources of `region` on a rank: the caller, then transfers. Empty parts are left out.
+std::vector<Source> sources_of(const PlanIndex& index, int rank, int buffer, const Region& region);
+
+}  // namespace syncopate
