@@ -85,6 +85,24 @@ std::size_t hexadecimal_digits(char letter) {
   }
 }
 
+bool is_masking(SyntaxNode node) {
+  if (!node.is("binary_operator")) return false;
+  const SyntaxNode op = *node.field("operator");
+  return op.is("&") || op.is("^");
+}
+
+/// The operands and operators of a chain of "&" and "^", from left to right; stops at chains that are too long.
+void flatten_masking(SyntaxNode node, int depth, std::vector<SyntaxNode>& operands,
+                     std::vector<std::string_view>& operators) {
+  if (!is_masking(node) || depth == kMaxDepth) {
+    operands.push_back(node);
+    return;
+  }
+  flatten_masking(*node.field("left"), depth + 1, operands, operators);
+  operators.push_back(node.field("operator")->type());
+  flatten_masking(*node.field("right"), depth + 1, operands, operators);
+}
+
 }  // namespace
 
 std::string Expression::dotted_name() const {
@@ -106,6 +124,11 @@ UserError SyntaxConverter::unsupported_expression(SyntaxNode node) const {
                "supported are names, numbers, strings, tuples, arithmetic, comparisons, calls and subscripts");
 }
 
+UserError SyntaxConverter::too_deep(SyntaxNode node) const {
+  return error(node, fmt::format("this expression is nested more than {} deep", kMaxDepth),
+               "give parts of it names of their own");
+}
+
 std::unique_ptr<Expression> SyntaxConverter::node_of(ExpressionKind kind, SyntaxNode node) const {
   auto made = std::make_unique<Expression>();
   made->kind = kind;
@@ -114,9 +137,7 @@ std::unique_ptr<Expression> SyntaxConverter::node_of(ExpressionKind kind, Syntax
 }
 
 std::unique_ptr<Expression> SyntaxConverter::expression(SyntaxNode node) {
-  if (++depth_ > kMaxDepth)
-    throw error(node, fmt::format("this expression is nested more than {} deep", kMaxDepth),
-                "give parts of it names of their own");
+  if (++depth_ > kMaxDepth) throw too_deep(node);
   auto made = convert(node);
   --depth_;
   return made;
@@ -167,7 +188,7 @@ std::unique_ptr<Expression> SyntaxConverter::convert(SyntaxNode node) {
     made->children.push_back(expression(*node.field("argument")));
     return made;
   }
-  if (type == "binary_operator") return binary(node, ExpressionKind::binary);
+  if (type == "binary_operator") return is_masking(node) ? masking(node) : binary(node, ExpressionKind::binary);
   if (type == "boolean_operator") return binary(node, ExpressionKind::logical);
   if (type == "comparison_operator") return comparison(node);
   if (type == "conditional_expression") {
@@ -277,6 +298,35 @@ std::unique_ptr<Expression> SyntaxConverter::binary(SyntaxNode node, ExpressionK
   return made;
 }
 
+/// In Python "&" binds tighter than "^"; the grammar has it the other way round. Here a chain of both is read again.
+std::unique_ptr<Expression> SyntaxConverter::masking(SyntaxNode node) {
+  std::vector<SyntaxNode> operands;
+  std::vector<std::string_view> operators;
+  flatten_masking(node, 0, operands, operators);
+  if (operators.size() >= kMaxDepth) throw too_deep(node);
+  const auto join = [](ExpressionPointer left, std::string_view op, ExpressionPointer right) {
+    if (left == nullptr) return right;
+    auto made = std::make_unique<Expression>();
+    made->kind = ExpressionKind::binary;
+    made->range = {left->range.begin, right->range.end};
+    made->text = op;
+    made->children.push_back(std::move(left));
+    made->children.push_back(std::move(right));
+    return made;
+  };
+  ExpressionPointer whole;
+  ExpressionPointer masked = expression(operands[0]);
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    if (operators[i] == "^") {
+      whole = join(std::move(whole), "^", std::move(masked));
+      masked = expression(operands[i + 1]);
+    } else {
+      masked = join(std::move(masked), "&", expression(operands[i + 1]));
+    }
+  }
+  return join(std::move(whole), "^", std::move(masked));
+}
+
 std::unique_ptr<Expression> SyntaxConverter::compare(SyntaxNode left, std::string_view op, SyntaxNode right) {
   const ByteRange range{left.range().begin, right.range().end};
   auto made = std::make_unique<Expression>();
@@ -296,7 +346,7 @@ std::unique_ptr<Expression> SyntaxConverter::compare(SyntaxNode left, std::strin
 
 std::unique_ptr<Expression> SyntaxConverter::comparison(SyntaxNode node) {
   const std::vector<SyntaxNode> operands = node.children();
-  const std::vector<SyntaxNode> operators = node.fields("operators");
+  const std::vector<SyntaxNode> operators = node.tokens();
   for (const SyntaxNode op : operators)
     if (op.is("<>")) throw error(op, "'<>' is not an operator of Python 3", "write '!='");
   check_internal(operands.size() == operators.size() + 1, "a comparison with as many operators as operands");

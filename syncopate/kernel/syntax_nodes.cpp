@@ -10,13 +10,10 @@ std::optional<SyntaxNode> SyntaxNode::field(std::string_view name) const {
   return SyntaxNode(child);
 }
 
-std::vector<SyntaxNode> SyntaxNode::fields(std::string_view name) const {
+std::vector<SyntaxNode> SyntaxNode::tokens() const {
   std::vector<SyntaxNode> found;
-  for (std::uint32_t i = 0; i < ts_node_child_count(node_); ++i) {
-    const char* field = ts_node_field_name_for_child(node_, i);
-    if (const SyntaxNode child(ts_node_child(node_, i)); field != nullptr && name == field && !child.ignorable())
-      found.push_back(child);
-  }
+  for (std::uint32_t i = 0; i < ts_node_child_count(node_); ++i)
+    if (const TSNode child = ts_node_child(node_, i); !ts_node_is_named(child)) found.emplace_back(child);
   return found;
 }
 

@@ -28,8 +28,8 @@ class SyntaxNode {
   TSNode raw() const { return node_; }
 
   std::optional<SyntaxNode> field(std::string_view name) const;
-  /// All children of a repeated field that are not ignorable.
-  std::vector<SyntaxNode> fields(std::string_view name) const;
+  /// The children that are punctuation, operators or keywords.
+  std::vector<SyntaxNode> tokens() const;
   /// Named children that are not ignorable.
   std::vector<SyntaxNode> children() const;
   /// The first child that is this token.
@@ -87,11 +87,13 @@ class SyntaxConverter {
   std::string string_value(SyntaxNode node) const;
   std::string unescaped(SyntaxNode string, std::string_view content) const;
   ExpressionPointer binary(SyntaxNode node, ExpressionKind kind);
+  ExpressionPointer masking(SyntaxNode node);
   ExpressionPointer comparison(SyntaxNode node);
   ExpressionPointer compare(SyntaxNode left, std::string_view op, SyntaxNode right);
   ExpressionPointer call(SyntaxNode node);
   ExpressionPointer subscript(SyntaxNode node);
   ExpressionPointer slice(SyntaxNode node);
+  UserError too_deep(SyntaxNode node) const;
   UserError unsupported_expression(SyntaxNode node) const;
 
   ExpressionPointer target(SyntaxNode node);

@@ -60,7 +60,8 @@ void SyntaxConverter::statement(SyntaxNode node, std::vector<StatementPointer>& 
   if (type == "expression_statement") {
     made = expression_statement(node);
   } else if (type == "if_statement") {
-    const std::vector<SyntaxNode> alternatives = node.fields("alternative");
+    std::vector<SyntaxNode> alternatives = node.children();
+    std::erase_if(alternatives, [](SyntaxNode child) { return !child.is("elif_clause") && !child.is("else_clause"); });
     made = if_statement(node, alternatives, node.range().end);
   } else if (type == "for_statement") {
     made = loop(node, StatementKind::for_);
