@@ -21,7 +21,8 @@ def gemm(a_ptr, b_ptr, c_ptr, M, N, K,
     num_tiles = tiles_m * tiles_n
     group_size = GROUP_M * tiles_n
 
-    for tile in tl.range(tl.program_id(0), num_tiles, tl.num_programs(0)):
+    # Flattened with the K loop into one, so that the first loads of the next tile are issued before this one is stored.
+    for tile in tl.range(tl.program_id(0), num_tiles, tl.num_programs(0), flatten=True):
         # Walk down the rows of a group before moving to the next column; the last group may be shorter.
         group = tile // group_size
         first_m = group * GROUP_M

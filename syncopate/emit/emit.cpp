@@ -15,16 +15,34 @@ constexpr std::string_view kReserved = "syncopate_";
 
 std::string_view base_name(std::string_view path) { return path.substr(path.find_last_of('/') + 1); }
 
+/// The words as comment lines of at most 120 columns.
+std::string comment_block(std::string_view words) {
+  constexpr std::size_t columns = 120;
+  std::string text;
+  std::string line = "#";
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find(' '), words.size());
+    if (line.size() + 1 + end > columns) {
+      text += line + "\n";
+      line = "#";
+    }
+    line += fmt::format(" {}", words.substr(0, end));
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return text + line + "\n";
+}
+
 std::string file_header(const TileKernel& kernel) {
-  return fmt::format(
-      "# Made by Syncopate from {1}() of {0}; generated, so change that file instead.\n"
-      "#\n"
-      "# The tile loop of {1}_fused() walks this rank's tile order (syncopate_tiles) and waits, before each tile, for "
-      "the\n"
-      "# chunks that the tile reads; the rest is {1}() as written. Rank, schedule and sizes are in tables that the "
-      "host\n"
-      "# passes, so every rank runs this file.\n",
-      base_name(kernel.module().source->name()), kernel.function().name);
+  const std::string& name = kernel.function().name;
+  return comment_block(fmt::format("Made by Syncopate from {}() of {}; generated, so change that file instead.", name,
+                                   base_name(kernel.module().source->name()))) +
+         "#\n" +
+         comment_block(fmt::format("The tile loop of {0}_fused() walks this rank's tile order (syncopate_tiles) and "
+                                   "waits, before each tile, for "
+                                   "the chunks that the tile reads; the rest is {0}() as written. Rank, schedule and "
+                                   "sizes are in tables that "
+                                   "the host passes, so every rank runs this file.",
+                                   name));
 }
 
 /// The comment at the head of the user's file: often its copyright.

@@ -13,7 +13,7 @@ def syncopate_wait(flags, slot, expected, tile, record, time_limit):
     block. The fence then extends that to the asynchronous proxy, through which TMA reads. Nothing orders accesses
     before the wait.
     The 0 comes out of the counter itself (its top bit, never set). Add it to the address of what the wait guards: that
-    dependence is what keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
+    dependence keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
 
     A wait that misses its time limit claims `record`, if no other wait of this device has, and leaves in it
     1, tile, slot, expected, seen. From then on waits that would block return at once, so that the kernel soon ends; its

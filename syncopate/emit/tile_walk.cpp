@@ -32,8 +32,7 @@ bool is_call_of(const Expression& expression, std::string_view function) {
 class Walk {
  public:
   Walk(const TileKernel& kernel, std::string name)
-      : kernel_(kernel),
-        module_(kernel.module()),
+      : module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
@@ -246,6 +245,11 @@ class Walk {
     editor_.insert_before(
         begin, launch_line(step) + while_start(step) + step + while_header() + "\n" + loop_start(step + step));
     editor_.insert_before(editor_.last_line() + 1, step + step + while_advance() + "\n");
+    const Statement& last = *function_.body.back();
+    if (last.kind == StatementKind::return_) {
+      const auto [from, to] = own_lines(last);
+      editor_.remove_lines(with_comment(from), to);
+    }
     std::vector<ByteRange> strings;
     for (const auto& statement : function_.body) {
       visit(*statement, [&](const Expression& expression) {
@@ -297,17 +301,6 @@ class Walk {
   /// A tile's statements run once for each of several tiles, where they used to run once.
   void check_wrapped(std::size_t first) {
     for (std::size_t i = first; i < function_.body.size(); ++i) {
-      const bool last = i + 1 == function_.body.size();
-      visit_statements(*function_.body[i], [&](const Statement& statement) {
-        if (statement.kind == StatementKind::return_) {
-          if (!last || statement.value || &statement != function_.body[i].get()) {
-            reject(statement.range, "the kernel returns early, but a fused kernel goes on to its next tile",
-                   "put what follows under an `if` instead");
-          }
-          const auto [begin, end] = own_lines(statement);
-          editor_.remove_lines(with_comment(begin), end);
-        }
-      });
       visit_kept(*function_.body[i], [&](const Statement& statement) {
         for (const Expression* variable : assigned_variables(statement)) {
           if (!is_parameter(variable->text)) continue;
@@ -361,23 +354,14 @@ class Walk {
     const std::set<std::string> lost = lost_names();
     std::set<std::string> names;
     visit_kept_expressions([&](const Expression& expression) {
-      if (is_call_of(expression, "program_id") || is_call_of(expression, "num_programs")) {
-        reject(expression.range, "the tile's work asks for the program id, which no longer says which tile it is",
-               "compute it from the tile's index variables");
-      }
       if (expression.kind != ExpressionKind::name) return;
-      if (lost.contains(expression.text)) {
-        reject(expression.range,
-               fmt::format("'{}' is computed by the tile scheduler, which the fused kernel replaces", expression.text),
-               fmt::format("compute it after the scheduler from {}", fmt::join(scheduler_.index_variables, ", ")));
-      }
+      check_internal(!lost.contains(expression.text), "the tile's work uses a value of the removed tile scheduler");
       names.insert(expression.text);
     });
     add_parameter_names(module_, function_, names);
     return names;
   }
 
-  const TileKernel& kernel_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;

@@ -68,11 +68,12 @@ TEST(Emit, OneProgramPerTileGetsALoopAroundItsTile) {
       "  one.\"\"\"\n"
       "    blocks = tl.cdiv(n, B)  # not the tile's\n"
       "    syncopate_launch = tl.load(syncopate_epoch)\n"
-      "    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)):\n"
-      "        syncopate_row = syncopate_tiles + syncopate_slot.to(tl.int64) * 3\n"
-      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags,\n"
-      "                                                  syncopate_launch, syncopate_slot, syncopate_record,\n"
-      "                                                  syncopate_time_limit)\n"
+      "    syncopate_slot = tl.program_id(0)\n"
+      "    while syncopate_slot < syncopate_tile_count:\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 3\n"
+      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
       "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready  # which block\n"
       "\n"
       "        # Where it is.\n"
@@ -80,7 +81,8 @@ TEST(Emit, OneProgramPerTileGetsALoopAroundItsTile) {
       "                  tl.arange(0, B))\n"
       "        if blocks > 1:\n"
       "            # Two steps in.\n"
-      "            tl.store(at, tl.load(at) + 1)\n");
+      "            tl.store(at, tl.load(at) + 1)\n"
+      "        syncopate_slot += tl.num_programs(0)\n");
 }
 
 TEST(Emit, LoopOptionsStay) {
@@ -145,8 +147,9 @@ TEST(Emit, ParametersAreLaidOutAsTheUsersAre) {
       HasSubstr("def f_fused(\n"
                 "    x,  # the vector\n"
                 "    B: tl.constexpr,  # of a block\n"
-                "    syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
-                "    syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit,\n"
+                "    syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits, "
+                "syncopate_flags,\n"
+                "    syncopate_epoch, syncopate_record, syncopate_time_limit,\n"
                 "):\n"));
   const std::string with_default = emit_function(
       "@triton.jit\n"
@@ -249,7 +252,8 @@ TEST(Emit, ValuesThatTilesChangeStartAfreshInEachTile) {
                             "    tl.store(x + pid * B + tl.arange(0, B), total + last)\n"),
               HasSubstr("    last = n - 1\n"
                         "    syncopate_launch = tl.load(syncopate_epoch)\n"
-                        "    for syncopate_slot in "));
+                        "    syncopate_slot = tl.program_id(0)\n"
+                        "    while syncopate_slot < syncopate_tile_count:\n"));
 }
 
 TEST(Emit, LoadsBeforeTheProgramIdHappenAfterTheWait) {
@@ -262,17 +266,6 @@ TEST(Emit, LoadsBeforeTheProgramIdHappenAfterTheWait) {
   EXPECT_LT(text.find("syncopate_wait_for_tile("), text.find("scale = tl.load(y)"));
 }
 
-TEST(Emit, EarlyReturnIsRefused) {
-  expect_error(std::string(kImports) +
-                   "@triton.jit\n"
-                   "def f(x, n, B: tl.constexpr):\n"
-                   "    pid = tl.program_id(0)\n"
-                   "    tl.store(x + pid * B + tl.arange(0, B), 1)\n"
-                   "    return n\n",
-               7, 5, "the kernel returns early, but a fused kernel goes on to its next tile",
-               "put what follows under an `if` instead");
-}
-
 TEST(Emit, AFinalReturnGoes) {
   const std::string text = emit_function(
       "@triton.jit\n"
@@ -281,6 +274,69 @@ TEST(Emit, AFinalReturnGoes) {
       "    tl.store(x + pid * B + tl.arange(0, B), 1)\n"
       "    return\n");
   EXPECT_THAT(text, Not(HasSubstr("return")));
+}
+
+TEST(Emit, AWhileLoopStaysOne) {
+  EXPECT_EQ(
+      emit_function("@triton.jit\n"
+                    "def f(x, n, W, B: tl.constexpr):\n"
+                    "    tile = tl.program_id(0)\n"
+                    "    # Over all tiles.\n"
+                    "    while tile < n:  # of them\n"
+                    "        row, column = tile // W, tile % W  # its place\n"
+                    "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n"
+                    "        tile += tl.num_programs(0)  # on\n"
+                    "    tl.store(x, 0)\n"),
+      "def f_fused(x, n, W, B: tl.constexpr,\n"
+      "            syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
+      "            syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit):\n"
+      "    syncopate_launch = tl.load(syncopate_epoch)\n"
+      "    syncopate_slot = tl.program_id(0)\n"
+      "    # Over all tiles.\n"
+      "    while syncopate_slot < syncopate_tile_count:  # of them\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 4\n"
+      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
+      "        row = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+      "        column = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready  # its place\n"
+      "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n"
+      "        syncopate_slot += tl.num_programs(0)  # on\n"
+      "    tl.store(x, 0)\n");
+}
+
+TEST(Emit, ProgramIdsOfTwoAxesAreBothLoaded) {
+  const std::string text = emit_function(
+      "@triton.jit\n"
+      "def f(x, n, B: tl.constexpr):\n"
+      "    i = tl.program_id(0)\n"
+      "    j = tl.program_id(1)\n"
+      "    tl.store(x + (i * n + j) * B + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(text, HasSubstr("        i = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+                              "        j = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready\n"
+                              "        tl.store("));
+}
+
+TEST(Emit, HelpersOfTheSchedulerGoWithIt) {
+  const std::string text = emit(std::string(kImports) +
+                                "@triton.jit\n"
+                                "def place(t, W):\n"
+                                "    return t // W, t % W\n"
+                                "\n"
+                                "@triton.jit\n"
+                                "def f(x, W, B: tl.constexpr):\n"
+                                "    row, column = place(tl.program_id(0), W)\n"
+                                "    tl.store(x + row * B + column + tl.arange(0, B), 1)\n");
+  EXPECT_THAT(text, Not(HasSubstr("place")));
+}
+
+TEST(Emit, TwoSpacesAreKeptAndFilesMayLackTheLastNewline) {
+  EXPECT_THAT(emit_function("@triton.jit\n"
+                            "def f(x, B: tl.constexpr):\n"
+                            "  pid = tl.program_id(0)\n"
+                            "  tl.store(x + pid * B + tl.arange(0, B), 1)"),
+              HasSubstr("  while syncopate_slot < syncopate_tile_count:\n"
+                        "    syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 3\n"));
 }
 
 TEST(Emit, SchedulerStatementsNeedTheirOwnLines) {

@@ -59,6 +59,28 @@ TEST_P(Golden, LinesAreTidy) {
   }
 }
 
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  EXPECT_NE(text.find(from), std::string::npos) << from;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+TEST(Annotated, EmitsWhatTheKernelWithoutAnnotationsEmits) {
+  const std::string plain = read_file(kRoot + "/kernels/gemm.py");
+  const std::string first = "        group = tile // group_size\n";
+  const std::string last = "        pid_n = (tile % group_size) // rows\n";
+  std::string text = replaced(plain, first, "        # syncopate: tile_scheduler begin\n" + first);
+  text = replaced(text, last,
+                  last +
+                      "        # syncopate: tile_scheduler end\n"
+                      "        # syncopate: tile_index pid_m, pid_n\n"
+                      "        # syncopate: tile_size pid_m=BLOCK_M, pid_n=BLOCK_N\n");
+  text = replaced(text, "BLOCK_K)):\n", "BLOCK_K)):  # syncopate: streamed_loop k\n");
+  const auto emit = [](const std::string& source) {
+    return emit_fused(TileKernel(parse_module(std::make_shared<const SourceFile>("gemm.py", source)), "gemm")).text;
+  };
+  EXPECT_EQ(emit(text), emit(plain));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden, testing::Values("gemm", "gemm_pointers", "gemm_split_helper"),
                          [](const auto& instance) { return instance.param; });
 

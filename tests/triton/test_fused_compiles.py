@@ -13,7 +13,7 @@ CONFIGURATIONS = [
     ((128, 128, 64, 8), 8, 4),
     ((128, 256, 64, 8), 8, 3),
 ]
-# Instructions that carry the work: where the local kernel has them, the fused one must.
+# Instructions that carry the work: the fused kernel must have as many as the local one.
 INSTRUCTIONS = ["wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "cp.async.cg"]
 TMA_LOAD, TMA_STORE = INSTRUCTIONS[1:3]
 
@@ -44,7 +44,7 @@ class FusedCompiles(unittest.TestCase):
                 self.assertEqual(before.count(TMA_LOAD) > 0, descriptors)
                 self.assertEqual(before.count(TMA_STORE) > 0, descriptors)
                 for instruction in INSTRUCTIONS:
-                    self.assertEqual(after.count(instruction) > 0, before.count(instruction) > 0, instruction)
+                    self.assertEqual(after.count(instruction), before.count(instruction), instruction)
                 self.assertEqual(before.count("ld.acquire.sys.global.u64"), 0)
                 self.assertGreater(after.count("ld.acquire.sys.global.u64"), 0)
 
@@ -57,26 +57,16 @@ class FusedCompiles(unittest.TestCase):
     def test_gemm_split_helper(self):
         self.compare("gemm_split_helper", descriptors=True)
 
-    def flattened(self, path, function):
-        """The kernel with its tile loop flattened by Triton, as by its user."""
-        text = path.read_text()
-        self.assertEqual(text.count("tl.num_programs(0)):"), 1)
-        copy = pathlib.Path(self.cache.name) / f"{function}_flattened.py"
-        copy.write_text(text.replace("tl.num_programs(0)):", "tl.num_programs(0), flatten=True):"))
-        return compile_kernel(getattr(kernels.load(copy), function), *CONFIGURATIONS[2])
-
-    def test_tile_loop_can_still_be_flattened(self):
-        # Triton fuses the tile loop with the K loop only if that is the one `for` in it. It peels the first iteration
-        # off for tiles without K steps, which shows as twice as many stores in the code.
-        local = self.flattened(kernels.LOCAL / "gemm.py", "gemm")
-        fused = self.flattened(kernels.FUSED / "gemm.py", "gemm_fused")
-        nested = compile_kernel(kernels.fused_module("gemm").gemm_fused, *CONFIGURATIONS[2])
-        print(f"gemm flattened, {CONFIGURATIONS[2]}\n  local: {local}\n  fused: {fused}")
-        self.assertGreater(local.count(TMA_STORE), nested.count(TMA_STORE))
-        self.assertEqual(fused.count(TMA_STORE), local.count(TMA_STORE))
-        self.assertEqual(fused.count(TMA_LOAD), local.count(TMA_LOAD))
-        self.assertLessEqual(fused.spill_bytes, local.spill_bytes)
-        self.assertLessEqual(fused.shared_bytes, local.shared_bytes)
+    def test_flattened_tile_loop_stays_flattened(self):
+        # Triton fuses the tile loop with the K loop only if that is the one `for` in it. It peels a K step off for tiles
+        # that have none, which shows as twice as many stores in the code; compare() has seen that gemm's agree.
+        text = (kernels.FUSED / "gemm.py").read_text()
+        self.assertEqual(text.count(", flatten=True):"), 1)
+        path = pathlib.Path(self.cache.name) / "nested.py"
+        path.write_text(text.replace(", flatten=True):", "):"))
+        nested = compile_kernel(kernels.load(path).gemm_fused, *CONFIGURATIONS[2])
+        flattened = compile_kernel(kernels.fused_module("gemm").gemm_fused, *CONFIGURATIONS[2])
+        self.assertEqual(flattened.count(TMA_STORE), 2 * nested.count(TMA_STORE))
 
 
 if __name__ == "__main__":

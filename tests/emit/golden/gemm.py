@@ -16,7 +16,7 @@ def syncopate_wait(flags, slot, expected, tile, record, time_limit):
     block. The fence then extends that to the asynchronous proxy, through which TMA reads. Nothing orders accesses
     before the wait.
     The 0 comes out of the counter itself (its top bit, never set). Add it to the address of what the wait guards: that
-    dependence is what keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
+    dependence keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
 
     A wait that misses its time limit claims `record`, if no other wait of this device has, and leaves in it
     1, tile, slot, expected, seen. From then on waits that would block return at once, so that the kernel soon ends; its
@@ -96,7 +96,8 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     c = tl.make_tensor_descriptor(c_ptr, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N // 2])
 
     syncopate_launch = tl.load(syncopate_epoch)
-    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)):
+    # Flattened with the K loop into one, so that the first loads of the next tile are issued before this one is stored.
+    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0), flatten=True):
         syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 4
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)

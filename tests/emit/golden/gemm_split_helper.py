@@ -1,8 +1,8 @@
 # Made by Syncopate from gemm_split_helper() of gemm_split_helper.py; generated, so change that file instead.
 #
-# The tile loop of gemm_split_helper_fused() walks this rank's tile order (syncopate_tiles) and waits, before each tile, for the
-# chunks that the tile reads; the rest is gemm_split_helper() as written. Rank, schedule and sizes are in tables that the host
-# passes, so every rank runs this file.
+# The tile loop of gemm_split_helper_fused() walks this rank's tile order (syncopate_tiles) and waits, before each tile,
+# for the chunks that the tile reads; the rest is gemm_split_helper() as written. Rank, schedule and sizes are in tables
+# that the host passes, so every rank runs this file.
 import triton
 import triton.language as tl
 
@@ -16,7 +16,7 @@ def syncopate_wait(flags, slot, expected, tile, record, time_limit):
     block. The fence then extends that to the asynchronous proxy, through which TMA reads. Nothing orders accesses
     before the wait.
     The 0 comes out of the counter itself (its top bit, never set). Add it to the address of what the wait guards: that
-    dependence is what keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
+    dependence keeps the compiler, its software pipeliner included, from moving the guarded loads above the wait.
 
     A wait that misses its time limit claims `record`, if no other wait of this device has, and leaves in it
     1, tile, slot, expected, seen. From then on waits that would block return at once, so that the kernel soon ends; its
