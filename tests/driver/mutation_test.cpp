@@ -81,7 +81,7 @@ std::vector<Family> families() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),
-                         [](const auto& info) { return info.param.name(); });
+                         [](const auto& test) { return test.param.name(); });
 
 }  // namespace
 }  // namespace syncopate

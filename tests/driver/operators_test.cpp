@@ -127,7 +127,7 @@ TEST_P(WholeOperator, CompilesToTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, WholeOperator, ::testing::ValuesIn(all_cases()),
-                         [](const auto& info) { return info.param.name(); });
+                         [](const auto& test) { return test.param.name(); });
 
 /// Two hundred interleavings of each family, half of them hostile.
 class ManySeeds : public ::testing::TestWithParam<Case> {};
@@ -161,7 +161,7 @@ std::vector<Case> seed_cases() {
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Cases, ManySeeds, ::testing::ValuesIn(seed_cases()),
-                         [](const auto& info) { return info.param.name(); });
+                         [](const auto& test) { return test.param.name(); });
 
 TEST(Determinism, SameSeedSameRun) {
   const Plan plan = compiled({});
