@@ -115,6 +115,11 @@ inline std::shared_ptr<const Program> lower_kernel_file(const std::string& file,
   return lower(module, *module->find(function));
 }
 
+/// Runs one program of `kernel` to its end.
+inline void run_text(const std::string& text, const Arguments& arguments, FakeMemory& memory) {
+  run_to_end(lower_text(text), arguments, {0}, {1}, memory);
+}
+
 struct GemmShape {
   std::int64_t m = 0;
   std::int64_t n = 0;
