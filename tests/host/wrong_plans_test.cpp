@@ -24,7 +24,7 @@ Transfer& transfer(Plan& plan, int rank, std::size_t index) { return program(pla
 /// Runs the plan under many seeds, with and without the adversary, and expects the same outcome every time.
 template <typename Matcher>
 void expect_always(const Plan& plan, Outcome outcome, const Matcher& message, int repeat = 1) {
-  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
     for (const bool adversary : {false, true}) {
       const RunReport report = run_on_cpu_ranks(plan, {.seed = seed, .adversary = adversary, .repeat = repeat});
       ASSERT_EQ(report.outcome, outcome) << "seed " << seed << ": " << report.message;
