@@ -59,6 +59,7 @@ class Maker {
         break;
     }
     for (int rank = 0; rank < ranks_; ++rank) make_slots(rank);
+    drop_unused_signals();
     return std::move(plan_);
   }
 
@@ -280,6 +281,48 @@ class Maker {
       }
       for (const std::size_t p : needed) worker.insert(placed_[p].known.begin(), placed_[p].known.end());
       program(rank).slots.push_back(std::move(slot));
+    }
+  }
+
+  /// A chunk whose arrival another's implies for everybody needs no signal of its own.
+  void drop_unused_signals() {
+    std::set<int> used;
+    const auto use = [&](const std::vector<Wait>& waits) {
+      for (const Wait& wait : waits) used.insert(wait.signal);
+    };
+    for_each_list(use, [](const std::vector<int>&) {});
+    std::map<int, int> renumbered;
+    std::map<int, int> slots;
+    std::vector<Signal> kept;
+    for (const int signal : used) {
+      renumbered[signal] = static_cast<int>(kept.size());
+      kept.push_back(std::move(plan_.signals[static_cast<std::size_t>(signal)]));
+      kept.back().slot = slots[kept.back().home]++;
+    }
+    plan_.signals = std::move(kept);
+    for_each_list(
+        [&](std::vector<Wait>& waits) {
+          for (Wait& wait : waits) wait.signal = renumbered.at(wait.signal);
+        },
+        [&](std::vector<int>& raised) {
+          std::erase_if(raised, [&](int signal) { return !renumbered.contains(signal); });
+          for (int& signal : raised) signal = renumbered.at(signal);
+        });
+  }
+
+  template <typename WaitsVisitor, typename SignalsVisitor>
+  void for_each_list(WaitsVisitor&& visit_waits, SignalsVisitor&& visit_signals) {
+    for (RankProgram& program : plan_.programs) {
+      visit_signals(program.start_signals);
+      for (Queue& queue : program.queues) {
+        for (Transfer& transfer : queue.transfers) {
+          visit_waits(transfer.waits);
+          visit_signals(transfer.signals);
+        }
+      }
+      for (Slot& slot : program.slots) visit_waits(slot.waits);
+      visit_waits(program.completion_waits);
+      visit_signals(program.completion_signals);
     }
   }
 

@@ -1,8 +1,8 @@
 // Right plans are proven right.
 #include <gtest/gtest.h>
 
-#include "tests/support/plan_builder.h"
 #include "syncopate/verify/verify.h"
+#include "tests/support/plan_builder.h"
 
 namespace syncopate {
 namespace {

@@ -1,0 +1,30 @@
+// Broken plans: all small changes of a right plan, one at a time.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "syncopate/plan/plan.h"
+
+namespace syncopate::test {
+
+struct Mutant {
+  std::string kind;         ///< "drop wait", "swap transfers", ...: one of mutation_kinds()
+  std::string description;  ///< what was changed, and where
+  /// Whether the changed plan may still be right. The others are wrong whenever the plan was right, waited for nothing
+  /// twice and filled nothing that no tile reads.
+  bool may_be_valid = false;
+  std::function<void(Plan&)> change;
+
+  /// The broken plan. `original` must be the plan that the mutant was made for.
+  Plan of(const Plan& original) const;
+};
+
+/// Every mutant of a plan of good form, kind by kind, in a fixed order. Plans are made one by one, by Mutant::of().
+std::vector<Mutant> all_mutants(const Plan& plan);
+
+/// The kinds, in the order of all_mutants().
+const std::vector<std::string>& mutation_kinds();
+
+}  // namespace syncopate::test
