@@ -228,13 +228,15 @@ class Walk {
   /// The user's loop, its options included, over the rank's tile order.
   std::string for_header(const Statement& loop) const {
     const std::string written = loop.value->children.front()->dotted_name();
-    std::string text = fmt::format("for syncopate_slot in {}(tl.program_id(0), {}, tl.num_programs(0)",
-                                   written.ends_with(".range") ? written : "tl.range", runtime_parameter::kTileCount);
+    const std::string range = written.ends_with(".range") ? written : "tl.range";
+    std::vector<std::string> arguments = {"tl.program_id(0)", runtime_parameter::kTileCount, "tl.num_programs(0)"};
     for (const Keyword& keyword : loop.value->keywords) {
       if (keyword.name == "arg1" || keyword.name == "arg2" || keyword.name == "step") continue;
-      text += fmt::format(", {}={}", keyword.name, text_of(keyword.value->range));
+      arguments.push_back(fmt::format("{}={}", keyword.name, text_of(keyword.value->range)));
     }
-    return text + "):";
+    const std::string indentation = editor_.indentation(first_line(loop.header));
+    const std::string start = fmt::format("{}for syncopate_slot in {}(", indentation, range);
+    return wrap_items(start, arguments, start.size(), "):").substr(indentation.size());
   }
 
   void wrap_body() {
@@ -279,6 +281,7 @@ class Walk {
   }
 
   bool is_invariant(const Statement& statement, const std::map<std::string, int>& assignments) const {
+    if (statement.kind == StatementKind::expression) return is_call_of(*statement.value, "static_assert");
     if (statement.kind != StatementKind::assign) return false;
     for (const Expression* variable : assigned_variables(statement)) {
       if (assignments.at(variable->text) != 1 || is_parameter(variable->text)) return false;

@@ -89,16 +89,29 @@ TEST(Emit, LoopOptionsStay) {
   const std::string text = emit_function(
       "@triton.jit\n"
       "def f(x, n, W, B: tl.constexpr):\n"
-      "    for t in tl.range(tl.program_id(0), n, tl.num_programs(0), flatten=True, num_stages=2 + 1):  # tiles\n"
+      "    for t in tl.range(tl.program_id(0), n, tl.num_programs(0), num_stages=2 + 1):  # tiles\n"
       "        # Row and column.\n"
       "        row = t // W\n"
       "        column = t % W\n"
       "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n");
   EXPECT_THAT(text, HasSubstr("    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, "
-                              "tl.num_programs(0), flatten=True, num_stages=2 + 1):  # tiles\n"));
+                              "tl.num_programs(0), num_stages=2 + 1):  # tiles\n"));
   EXPECT_THAT(text, HasSubstr("        row = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
                               "        column = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready\n"
                               "        tl.store(x + row * B + column + tl.arange(0, B), 1)\n"));
+}
+
+TEST(Emit, LongLoopHeadersAreWrapped) {
+  EXPECT_THAT(
+      emit_function("@triton.jit\n"
+                    "def f(x, n, SMS: tl.constexpr, B: tl.constexpr):\n"
+                    "    for t in tl.range(tl.program_id(0), n, SMS, flatten=True,\n"
+                    "                      warp_specialize=True):\n"
+                    "        tl.store(x + t * B + tl.arange(0, B), 1)\n"),
+      HasSubstr("    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0), "
+                "flatten=True,\n"
+                "                                   warp_specialize=True):\n"
+                "        syncopate_row = "));
 }
 
 TEST(Emit, ALoopCounterThatIsTheTileIsLoadedFirst) {
@@ -245,12 +258,14 @@ TEST(Emit, ValuesThatTilesChangeStartAfreshInEachTile) {
   EXPECT_THAT(emit_function("@triton.jit\n"
                             "def f(x, n, B: tl.constexpr):\n"
                             "    last = n - 1\n"
+                            "    tl.static_assert(B > 1)\n"
                             "    total = 0\n"
                             "    pid = tl.program_id(0)\n"
                             "    for i in range(n):\n"
                             "        total += i\n"
                             "    tl.store(x + pid * B + tl.arange(0, B), total + last)\n"),
               HasSubstr("    last = n - 1\n"
+                        "    tl.static_assert(B > 1)\n"
                         "    syncopate_launch = tl.load(syncopate_epoch)\n"
                         "    syncopate_slot = tl.program_id(0)\n"
                         "    while syncopate_slot < syncopate_tile_count:\n"));

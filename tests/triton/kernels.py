@@ -7,9 +7,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOCAL = ROOT / "kernels"
 FUSED = ROOT / "tests" / "emit" / "golden"
 
-# file and function -> whether it walks its tiles itself (else: one program per tile), whether it uses descriptors
+# Name of both the file and the function.
 NAMES = ("gemm", "gemm_pointers", "gemm_split_helper")
-PERSISTENT = {"gemm": True, "gemm_pointers": False, "gemm_split_helper": True}
 
 try:
     import triton  # noqa: F401
