@@ -1,5 +1,11 @@
-# Runs SCRIPT with the bootstrapped PYTHON.
+# Runs SCRIPT with the bootstrapped PYTHON; a missing Triton is a failure that says what to do.
+set(advice "Triton is not installed in .deps/venv; run scripts/bootstrap.sh --triton")
 if(NOT EXISTS ${PYTHON})
-  message(FATAL_ERROR "There is no ${PYTHON}; run scripts/bootstrap.sh --triton")
+  message(FATAL_ERROR "${advice}")
+endif()
+execute_process(COMMAND ${PYTHON} -c "from importlib.util import find_spec as f; assert f('triton') and f('numpy')"
+  RESULT_VARIABLE missing ERROR_QUIET)
+if(missing)
+  message(FATAL_ERROR "${advice}")
 endif()
 execute_process(COMMAND ${PYTHON} -B ${SCRIPT} COMMAND_ERROR_IS_FATAL ANY)
