@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
-namespace syncopate::test {
+namespace syncopate::testing {
 
 namespace {
 
@@ -55,8 +56,9 @@ class Mutator {
   using WaitList = std::function<std::vector<Wait>&(Plan&)>;
   using SignalList = std::function<std::vector<int>&(Plan&)>;
 
-  void add(std::string kind, std::string description, bool may_be_valid, std::function<void(Plan&)> change) {
-    mutants_.push_back({std::move(kind), std::move(description), may_be_valid, std::move(change)});
+  void add(std::string kind, std::string description, bool may_be_valid, const std::function<void(Plan&)>& change) {
+    mutants_.push_back({std::move(kind), std::move(description), may_be_valid, plan_});
+    change(mutants_.back().plan);
   }
 
   const Transfer& transfer(const Place& at) const {
@@ -285,12 +287,6 @@ class Mutator {
 
 }  // namespace
 
-Plan Mutant::of(const Plan& original) const {
-  Plan plan = original;
-  change(plan);
-  return plan;
-}
-
 std::vector<Mutant> all_mutants(const Plan& plan) { return Mutator(plan).run(); }
 
 const std::vector<std::string>& mutation_kinds() {
@@ -301,4 +297,4 @@ const std::vector<std::string>& mutation_kinds() {
   return kKinds;
 }
 
-}  // namespace syncopate::test
+}  // namespace syncopate::testing

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace syncopate::test {
+namespace syncopate::testing {
 
 namespace {
 
@@ -346,4 +346,4 @@ int signal_called(const Plan& plan, const std::string& name) {
   return static_cast<int>(found - plan.signals.begin());
 }
 
-}  // namespace syncopate::test
+}  // namespace syncopate::testing

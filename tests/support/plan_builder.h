@@ -7,7 +7,7 @@
 
 #include "syncopate/plan/plan.h"
 
-namespace syncopate::test {
+namespace syncopate::testing {
 
 enum class Route : std::uint8_t { direct_push, direct_pull, ring_push, ring_pull };
 
@@ -31,4 +31,4 @@ Plan hand_made(const HandMadeOptions& options);
 /// Index of the signal of that name; throws InternalError if there is none.
 int signal_called(const Plan& plan, const std::string& name);
 
-}  // namespace syncopate::test
+}  // namespace syncopate::testing

@@ -12,9 +12,9 @@
 namespace syncopate {
 namespace {
 
-using test::HandMadeOptions;
-using test::Mutant;
-using test::Route;
+using testing::HandMadeOptions;
+using testing::Mutant;
+using testing::Route;
 
 std::vector<HandMadeOptions> right_plans() {
   std::vector<HandMadeOptions> all;
@@ -47,10 +47,10 @@ std::string describe(const HandMadeOptions& options) {
 
 TEST(Mutants, ThoseThatMustBeWrongAreRejected) {
   for (const HandMadeOptions& options : right_plans()) {
-    const Plan plan = test::hand_made(options);
+    const Plan plan = testing::hand_made(options);
     ASSERT_TRUE(verify(plan).holds()) << describe(options) << '\n' << verify(plan).to_string();
-    for (const Mutant& mutant : test::all_mutants(plan)) {
-      const Proof proof = verify(mutant.of(plan));
+    for (const Mutant& mutant : testing::all_mutants(plan)) {
+      const Proof proof = verify(mutant.plan);
       EXPECT_TRUE(mutant.may_be_valid || !proof.holds())
           << describe(options) << ": " << mutant.kind << ": " << mutant.description;
       for (const Theorem& theorem : proof.theorems) EXPECT_NE(theorem.holds, theorem.evidence.empty());
@@ -64,14 +64,14 @@ TEST(Mutants, CoverEveryKind) {
   options.route = Route::direct_pull;
   options.ranks = 3;
   options.rows = 24;
-  const Plan plan = test::hand_made(options);
+  const Plan plan = testing::hand_made(options);
   std::set<std::string> kinds;
   std::set<std::string> descriptions;
-  for (const Mutant& mutant : test::all_mutants(plan)) {
+  for (const Mutant& mutant : testing::all_mutants(plan)) {
     kinds.insert(mutant.kind);
     EXPECT_TRUE(descriptions.insert(mutant.kind + mutant.description).second) << mutant.description;
   }
-  const auto& known = test::mutation_kinds();
+  const auto& known = testing::mutation_kinds();
   EXPECT_EQ(kinds, std::set<std::string>(known.begin(), known.end()));
 }
 
@@ -81,10 +81,10 @@ TEST(Mutants, HarmlessOnesAreAccepted) {
   options.ranks = 3;
   options.rows = 24;
   options.workers = 64;  // a tile each: no tile relies on the waits of an earlier one
-  const Plan plan = test::hand_made(options);
+  const Plan plan = testing::hand_made(options);
   std::map<std::string, int> accepted;
-  for (const Mutant& mutant : test::all_mutants(plan)) {
-    if (!mutant.may_be_valid || !verify(mutant.of(plan)).holds()) continue;
+  for (const Mutant& mutant : testing::all_mutants(plan)) {
+    if (!mutant.may_be_valid || !verify(mutant.plan).holds()) continue;
     ++accepted[mutant.kind];
   }
   const int slots = static_cast<int>(plan.tiles.size());

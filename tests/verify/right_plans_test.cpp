@@ -7,8 +7,8 @@
 namespace syncopate {
 namespace {
 
-using test::HandMadeOptions;
-using test::Route;
+using testing::HandMadeOptions;
+using testing::Route;
 
 constexpr Route kRoutes[] = {Route::direct_push, Route::direct_pull, Route::ring_push, Route::ring_pull};
 
@@ -21,7 +21,7 @@ TEST(RightPlans, EveryRouteAndNumberOfRanks) {
         options.route = route;
         options.split = split;
         options.rows = 8 * ranks;
-        const Proof proof = verify(test::hand_made(options));
+        const Proof proof = verify(testing::hand_made(options));
         ASSERT_EQ(proof.theorems.size(), 6u);
         ASSERT_TRUE(proof.holds()) << "route " << int(route) << ", " << ranks << " ranks, split " << split << '\n'
                                    << proof.to_string();
@@ -41,7 +41,7 @@ TEST(RightPlans, RaggedShardsChunksAndTiles) {
       options.columns = 11;
       options.tile_rows = 3;
       options.split = 3;
-      const Proof proof = verify(test::hand_made(options));
+      const Proof proof = verify(testing::hand_made(options));
       ASSERT_TRUE(proof.holds()) << "route " << int(route) << ", " << rows << " rows\n" << proof.to_string();
     }
   }
