@@ -164,15 +164,17 @@ class Search {
       const Unit* source = unit_of(name);
       return source != nullptr && (source->tainted || source->data);
     };
-    const auto holds = [&](const auto& names_fit) {
-      return helpers_.is_scalar(*statement.value, names_fit) && statement.text != "/" && statement.text != "@" &&
-             (!augmented || names_fit(statement.targets[0]->text)) && unpacks_what_it_can(statement);
+    const auto holds = [&](const HelperFacts::NameTest& names_fit, const HelperFacts::CallTest& calls_fit) {
+      return helpers_.is_scalar(*statement.value, names_fit, calls_fit) && statement.text != "/" &&
+             statement.text != "@" && (!augmented || names_fit(statement.targets[0]->text)) &&
+             unpacks_what_it_can(statement);
     };
-    unit.scalar = holds(is_scalar);
     const auto tainted_read = [&](const auto& read) { return units_[read.first.unit].tainted; };
     const bool reads_source = unit.asks_program || std::any_of(unit.reads.begin(), unit.reads.end(), tainted_read);
+    const auto is_load = [&](const Expression& call) { return loads_scalar(call, is_scalar, reads_source); };
+    unit.scalar = holds(is_scalar, {});
     unit.tainted = unit.scalar && reads_source;
-    unit.data = !unit.scalar && (holds(is_scalar_or_data) || loads_scalar(*statement.value, is_scalar, reads_source));
+    unit.data = !unit.scalar && holds(is_scalar_or_data, is_load);
     unit.divides =
         helpers_.divides(*statement.value, is_tainted) ||
         (augmented && (statement.text == "//" || statement.text == "%") && is_tainted(statement.targets[0]->text));
@@ -190,6 +192,10 @@ class Search {
 
   /// tl.load or an atomic operation on a scalar address that differs between programs or, for atomics, in time.
   static bool loads_scalar(const Expression& value, const HelperFacts::NameTest& is_scalar, bool reads_source) {
+    if (called(value) == "to") {
+      const Expression& callee = *value.children[0];
+      return callee.kind == ExpressionKind::attribute && loads_scalar(*callee.children[0], is_scalar, reads_source);
+    }
     if (!reads_memory(value)) return false;
     const auto scalars = [&is_scalar](const Expression& expression) {
       const std::vector<NameRead> reads = names_read(expression);

@@ -149,7 +149,8 @@ bool HelperFacts::body_is_scalar(const std::vector<std::unique_ptr<Statement>>& 
   return true;
 }
 
-bool HelperFacts::is_scalar(const Expression& expression, const NameTest& name_is_scalar) {
+bool HelperFacts::is_scalar(const Expression& expression, const NameTest& name_is_scalar,
+                            const CallTest& call_is_scalar) {
   switch (expression.kind) {
     case ExpressionKind::name:
       return name_is_scalar(expression.text);
@@ -167,18 +168,17 @@ bool HelperFacts::is_scalar(const Expression& expression, const NameTest& name_i
       break;
     case ExpressionKind::call: {
       const Facts* helper = of_call(expression);
-      if (helper != nullptr ? !helper->scalar : !divides_by_name(expression) && !is_program_question(expression))
-        return false;
-      break;
+      if (helper != nullptr ? helper->scalar : divides_by_name(expression) || is_program_question(expression)) break;
+      return call_is_scalar && call_is_scalar(expression);
     }
     default:
       return false;
   }
   const auto first = expression.children.begin() + (expression.kind == ExpressionKind::call ? 1 : 0);
   return std::all_of(first, expression.children.end(),
-                     [&](const auto& child) { return is_scalar(*child, name_is_scalar); }) &&
+                     [&](const auto& child) { return is_scalar(*child, name_is_scalar, call_is_scalar); }) &&
          std::all_of(expression.keywords.begin(), expression.keywords.end(),
-                     [&](const Keyword& keyword) { return is_scalar(*keyword.value, name_is_scalar); });
+                     [&](const Keyword& keyword) { return is_scalar(*keyword.value, name_is_scalar, call_is_scalar); });
 }
 
 bool HelperFacts::divides(const Expression& expression, const NameTest& is_tainted) {

@@ -52,8 +52,10 @@ class HelperFacts {
   const Facts* of_call(const Expression& expression);
 
   using NameTest = std::function<bool(const std::string&)>;
-  /// Whether an expression is arithmetic of scalars; `is_scalar` answers for its names.
-  bool is_scalar(const Expression& expression, const NameTest& is_scalar);
+  using CallTest = std::function<bool(const Expression&)>;
+  /// Whether an expression is arithmetic of scalars. `name_is_scalar` answers for its names, `call_is_scalar` for calls
+  /// of what is no arithmetic.
+  bool is_scalar(const Expression& expression, const NameTest& name_is_scalar, const CallTest& call_is_scalar = {});
   /// Whether it applies //, %, min or the like, or a helper that does, to a name that `is_tainted`, or to the program
   /// id.
   bool divides(const Expression& expression, const NameTest& is_tainted);

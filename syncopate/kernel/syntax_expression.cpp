@@ -10,7 +10,7 @@
 namespace syncopate {
 namespace {
 
-/// Deeper expressions than any person writes; the limit keeps recursion from running out of stack.
+/// Deeper than any person writes; the limit keeps recursion from running out of stack.
 constexpr int kMaxDepth = 500;
 
 struct Unsupported {
@@ -125,8 +125,12 @@ UserError SyntaxConverter::unsupported_expression(SyntaxNode node) const {
 }
 
 UserError SyntaxConverter::too_deep(SyntaxNode node) const {
-  return error(node, fmt::format("this expression is nested more than {} deep", kMaxDepth),
+  return error(node, fmt::format("the kernel is nested more than {} deep here", kMaxDepth),
                "give parts of it names of their own");
+}
+
+void SyntaxConverter::enter(SyntaxNode node) {
+  if (++depth_ > kMaxDepth) throw too_deep(node);
 }
 
 std::unique_ptr<Expression> SyntaxConverter::node_of(ExpressionKind kind, SyntaxNode node) const {
@@ -137,7 +141,7 @@ std::unique_ptr<Expression> SyntaxConverter::node_of(ExpressionKind kind, Syntax
 }
 
 std::unique_ptr<Expression> SyntaxConverter::expression(SyntaxNode node) {
-  if (++depth_ > kMaxDepth) throw too_deep(node);
+  enter(node);
   auto made = convert(node);
   --depth_;
   return made;

@@ -94,6 +94,8 @@ class SyntaxConverter {
   ExpressionPointer subscript(SyntaxNode node);
   ExpressionPointer slice(SyntaxNode node);
   UserError too_deep(SyntaxNode node) const;
+  /// Counts a level of nesting, which the caller takes back.
+  void enter(SyntaxNode node);
   UserError unsupported_expression(SyntaxNode node) const;
 
   ExpressionPointer target(SyntaxNode node);

@@ -149,10 +149,12 @@ std::unique_ptr<Statement> SyntaxConverter::if_statement(SyntaxNode node, std::s
   made->value = expression(*node.field("condition"));
   made->body = block(*node.field("consequence"));
   if (alternatives.empty()) return made;
+  enter(node);  // every elif is a level deeper
   if (alternatives[0].is("elif_clause"))
     made->orelse.push_back(if_statement(alternatives[0], alternatives.subspan(1), end));
   else
     made->orelse = block(*alternatives[0].field("body"));
+  --depth_;
   return made;
 }
 

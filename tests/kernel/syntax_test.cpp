@@ -429,8 +429,11 @@ TEST(SyntaxError, endless_nesting_is_an_error_and_not_a_crash) {
   const UserError error = failure("x = " + deep);
   EXPECT_THAT(error.problem(), HasSubstr("nested more than 500 deep"));
   std::string chain = "a";
-  for (int i = 0; i < 100000; ++i) chain += " & a";
+  for (int i = 0; i < 30000; ++i) chain += " & a";
   EXPECT_THAT(failure("x = " + chain).problem(), HasSubstr("nested more than 500 deep"));
+  std::string branches = "if a: pass\n";
+  for (int i = 0; i < 1000; ++i) branches += "elif a: pass\n";
+  EXPECT_THAT(failure(branches).problem(), HasSubstr("nested more than 500 deep"));
 }
 
 }  // namespace
