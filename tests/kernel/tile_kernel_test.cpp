@@ -710,6 +710,19 @@ def kernel(x, K, BM: tl.constexpr, BN: tl.constexpr):
   EXPECT_EQ(kernel.module().source->slice(kernel.streamed_loops()[1].loop->header), "for j in range(0, K):");
 }
 
+TEST(Annotations, the_documented_example) {
+  const auto page = SourceFile::read(SYNCOPATE_SOURCE_DIR "/docs/annotations.md");
+  const std::string& text = page->text();
+  const std::size_t begin = text.find("```python\n") + 10;
+  const TileKernel kernel = analyse(text.substr(begin, text.find("```", begin) - begin), "scale_rows");
+  EXPECT_EQ(kernel.scheduler().kind, SchedulerKind::persistent_for);
+  EXPECT_THAT(index_of(kernel), ElementsAre("strip"));
+  EXPECT_EQ(removed(kernel).size(), 2u);
+  EXPECT_THAT(kernel.tile_sizes(), ElementsAre(Pair("strip", "BLOCK_M")));
+  ASSERT_EQ(kernel.streamed_loops().size(), 1u);
+  EXPECT_EQ(kernel.streamed_loops()[0].axis, "n");
+}
+
 TEST(Annotations, those_of_other_kernels_do_not_count) {
   const TileKernel kernel = analyse(R"(
 @triton.jit
