@@ -1,4 +1,6 @@
 // The C++ way to write a schedule.
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "syncopate/schedule/schedule.h"
@@ -6,7 +8,7 @@
 namespace syncopate {
 
 ScheduleBuilder::ScheduleBuilder(int ranks) {
-  check_internal(ranks > 0, "a schedule needs ranks");
+  if (ranks < 1) throw UserError({}, fmt::format("a schedule over {} ranks", ranks), "at least 1");
   schedule_.operators.resize(static_cast<std::size_t>(ranks));
 }
 
@@ -34,13 +36,15 @@ Dependency ScheduleBuilder::pull(int source, int destination, int source_chunk, 
 }
 
 Dependency ScheduleBuilder::collective(Collective collective, std::vector<Dependency> dependencies) {
-  check_internal(!collective.ranks.empty(), "a collective needs ranks");
+  if (collective.ranks.empty()) throw UserError({}, "a collective over no ranks", "list its ranks");
   const int first = collective.ranks.front();
   return add(first, {std::move(collective), std::move(dependencies), 0, 0});
 }
 
 Dependency ScheduleBuilder::add(int rank, Operator op) {
-  check_internal(rank >= 0 && rank < schedule_.ranks(), "operator of a rank that does not exist");
+  if (rank < 0 || rank >= schedule_.ranks())
+    throw UserError({}, fmt::format("an operator of rank {}", rank),
+                    fmt::format("ranks count from 0 to {}", schedule_.ranks() - 1));
   auto& list = schedule_.operators[static_cast<std::size_t>(rank)];
   list.push_back(std::move(op));
   return {rank, static_cast<int>(list.size()) - 1};

@@ -12,30 +12,32 @@ namespace {
 
 bool is_collective(const Operator& op) { return std::holds_alternative<Collective>(op.action); }
 
+bool same_box(const Region& a, const Region& b) { return a == b || (a.empty() && b.empty()); }
+
 /// The tensor that an all-gather collective gathers, as a template wants it. Throws if its chunks are not the shards.
-const LogicalTensor& gathered_tensor(const Schedule& schedule, const Collective& c) {
+const LogicalTensor& gathered_tensor(const Schedule& schedule, const Collective& c, const SourceLocation& where) {
   const std::string remedy =
       "an all-gather over all ranks in order, from their shards to the whole tensor; or write the P2P operators "
       "yourself";
   if (c.type != CollectiveType::all_gather)
-    throw UserError({}, "only all-gather collectives can be opened into transfers so far", remedy);
+    throw UserError(where, "only all-gather collectives can be opened into transfers so far", remedy);
   const auto chunk = [&](int index) -> const Chunk& { return schedule.chunks[static_cast<std::size_t>(index)]; };
   const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk(c.source_chunks.front()).tensor)];
   bool shards = static_cast<int>(c.ranks.size()) == schedule.ranks() && tensor.before.kind == Placement::Kind::shard &&
                 tensor.after == Placement::replicate();
   for (std::size_t i = 0; i < c.ranks.size() && shards; ++i)
-    shards =
-        c.ranks[i] == static_cast<int>(i) &&
-        chunk(c.source_chunks[i]).region == held_region(tensor.before, tensor.shape, schedule.ranks(), c.ranks[i]) &&
-        chunk(c.destination_chunks[i]).region == Region::whole(tensor.shape);
+    shards = c.ranks[i] == static_cast<int>(i) &&
+             same_box(chunk(c.source_chunks[i]).region,
+                      held_region(tensor.before, tensor.shape, schedule.ranks(), c.ranks[i])) &&
+             chunk(c.destination_chunks[i]).region == Region::whole(tensor.shape);
   if (!shards)
-    throw UserError({}, fmt::format("the chunks of the all-gather of '{}' are not its shards", tensor.name), remedy);
+    throw UserError(where, fmt::format("the chunks of the all-gather of '{}' are not its shards", tensor.name), remedy);
   return tensor;
 }
 
 }  // namespace
 
-Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options) {
+Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options, const SourceFile* file) {
   bool any = false;
   for (const auto& list : schedule.operators) any = any || std::any_of(list.begin(), list.end(), is_collective);
   if (!any) return schedule;
@@ -68,10 +70,11 @@ Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& opt
                          chunk(schedule, p2p->destination_chunk, tensor), before, op.port));
       continue;
     }
+    const SourceLocation where = file == nullptr ? SourceLocation{} : file->locate(op.offset);
     const auto& collective = std::get<Collective>(op.action);
-    const LogicalTensor& tensor = gathered_tensor(schedule, collective);
+    const LogicalTensor& tensor = gathered_tensor(schedule, collective, where);
     const int tensor_index = schedule.chunks[static_cast<std::size_t>(collective.source_chunks.front())].tensor;
-    const Schedule opened = all_gather(tensor, schedule.ranks(), options, {});
+    const Schedule opened = all_gather(tensor, schedule.ranks(), options, where);
     std::map<std::pair<int, int>, Dependency> moved;
     for (const Dependency& inner : topological_order(opened)) {
       const Operator& inner_op = opened.at(inner);

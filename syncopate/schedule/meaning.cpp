@@ -3,16 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <set>
 
 namespace syncopate {
 
 namespace {
 
+/// The most pairs of a rank and an atom of one tensor that are kept track of.
+constexpr std::size_t kMostCells = std::size_t{1} << 30;
+
 /// The boxes of one tensor that no chunk border and no shard border cuts: cells of the grid of all borders.
 class Atoms {
  public:
-  Atoms(const Schedule& schedule, int tensor) {
+  Atoms(const Schedule& schedule, int tensor, const SourceFile* file) {
     const LogicalTensor& t = schedule.tensors[static_cast<std::size_t>(tensor)];
     dimensions_ = static_cast<int>(t.shape.size());
     std::vector<std::set<std::int64_t>> borders(t.shape.size());
@@ -28,7 +33,13 @@ class Atoms {
     for (const Chunk& chunk : schedule.chunks)
       if (chunk.tensor == tensor) add(chunk.region);
     for (const auto& list : borders) borders_.emplace_back(list.begin(), list.end());
-    for (const auto& list : borders_) count_ *= list.size() - 1;
+    for (const auto& list : borders_) {
+      count_ *= list.size() - 1;
+      if (count_ * static_cast<std::size_t>(schedule.ranks()) > kMostCells)
+        throw UserError(file == nullptr ? SourceLocation{} : SourceLocation{file->name()},
+                        fmt::format("the chunks of '{}' cut it into more than {} boxes", t.name, count_ - 1),
+                        "make the chunks larger, or their borders the same");
+    }
   }
 
   std::size_t count() const { return count_; }
@@ -73,16 +84,19 @@ class Atoms {
 constexpr int kNobody = -1;
 constexpr int kCaller = -2;
 
-/// State of one tensor on all ranks.
+/// State of one tensor on all ranks. Cells are numbered rank * atoms + atom.
 struct TensorState {
   explicit TensorState(Atoms a) : atoms(std::move(a)) {}
   Atoms atoms;
   bool partial = false;
-  std::vector<int> writer;  ///< [rank * atoms + atom]
-  /// Only for partial tensors, at the same places: whose summands are in the atom, and every operator that touched it.
+  std::vector<int> writer;  ///< of each cell
+  /// Only for partial tensors: whose summands are in the cell, ascending, and the operators that have read it since it
+  /// was last written.
   std::vector<std::vector<int>> contributors;
-  std::vector<std::vector<int>> touched;
+  std::vector<std::vector<int>> readers;
 };
+
+std::string name_of(Dependency d) { return fmt::format("rank {} operator {}", d.rank, d.index); }
 
 /// Runs a schedule symbolically, operators in one topological order; every use is checked against all orders.
 class SymbolicRun {
@@ -96,10 +110,13 @@ class SymbolicRun {
     for (int t = 0; t < static_cast<int>(schedule.tensors.size()); ++t) start(t);
     for (const Chunk& chunk : schedule.chunks) chunk_atoms_.push_back(state(chunk.tensor).atoms.of(chunk.region));
     visited_.assign(total, 0);
+    position_.assign(total, 0);
   }
 
   void run() {
     order_ = topological_order(schedule_);
+    for (std::size_t i = 0; i < order_.size(); ++i)
+      position_[static_cast<std::size_t>(number(order_[i]))] = static_cast<std::uint32_t>(i);
     for (const Dependency& which : order_) {
       at_ = which;
       const Operator& op = schedule_.at(which);
@@ -118,13 +135,13 @@ class SymbolicRun {
  private:
   void start(int tensor) {
     const LogicalTensor& t = schedule_.tensors[static_cast<std::size_t>(tensor)];
-    TensorState s{Atoms(schedule_, tensor)};
+    TensorState s{Atoms(schedule_, tensor, file_)};
     const std::size_t cells = s.atoms.count() * static_cast<std::size_t>(schedule_.ranks());
     s.partial = t.before.kind == Placement::Kind::partial_sum;
     s.writer.assign(cells, kNobody);
     if (s.partial) {
       s.contributors.resize(cells);
-      s.touched.resize(cells);
+      s.readers.resize(cells);
     }
     for (int rank = 0; rank < schedule_.ranks(); ++rank)
       for (const int atom : s.atoms.of(held_region(t.before, t.shape, schedule_.ranks(), rank))) {
@@ -154,6 +171,8 @@ class SymbolicRun {
       for (const Dependency& d : schedule_.at(top).dependencies) {
         const int m = number(d);
         if (m == n) return true;
+        // What stands before n in the order cannot come after it.
+        if (position_[static_cast<std::size_t>(m)] < position_[static_cast<std::size_t>(n)]) continue;
         if (visited_[static_cast<std::size_t>(m)] == round_) continue;
         visited_[static_cast<std::size_t>(m)] = round_;
         stack.push_back(d);
@@ -164,7 +183,7 @@ class SymbolicRun {
 
   [[noreturn]] void fail(const std::string& problem, const std::string& remedy) const {
     const SourceLocation where = file_ == nullptr ? SourceLocation{} : file_->locate(schedule_.at(at_).offset);
-    throw UserError(where, fmt::format("rank {} operator {}: {}", at_.rank, at_.index, problem), remedy);
+    throw UserError(where, fmt::format("{}: {}", name_of(at_), problem), remedy);
   }
 
   std::string atom_name(int tensor, int atom) {
@@ -183,112 +202,119 @@ class SymbolicRun {
       fail(fmt::format("it reads {} on rank {} without waiting for its arrival", atom_name(tensor, atom), rank),
            fmt::format("add the dependency [{}, {}]", d.rank, d.index));
     }
-    if (s.partial) {
-      for (const int other : s.touched[cell])
-        if (other >= 0 && !is_before(other) && other != number(at_)) {
-          const Dependency d = named(other);
-          fail(fmt::format("it reads {} on rank {} while rank {} operator {} may be adding to it",
-                           atom_name(tensor, atom), rank, d.rank, d.index),
-               "add a dependency between the two");
-        }
-      s.touched[cell].push_back(number(at_));
-    }
+    if (s.partial) s.readers[cell].push_back(number(at_));
   }
 
-  void write(int tensor, int rank, int atom, bool reduce, const std::vector<int>* contribution) {
+  /// Puts a value that nobody may have put there before.
+  void write_once(int tensor, int rank, int atom) {
+    int& writer = state(tensor).writer[place(state(tensor), rank, atom)];
+    if (writer != kNobody)
+      fail(fmt::format("it sends {} to rank {}, {}", atom_name(tensor, atom), rank,
+                       writer == kCaller ? "which holds it from the start"
+                                         : fmt::format("where {} puts it too", name_of(named(writer)))),
+           "send every element once");
+    writer = number(at_);
+  }
+
+  /// Puts a partial sum in place of another, or adds it. Everyone who wrote or read the old one must have finished.
+  void write_sum(int tensor, int rank, int atom, std::vector<int> contribution, bool add) {
     TensorState& s = state(tensor);
     const std::size_t cell = place(s, rank, atom);
-    if (!s.partial) {
-      if (s.writer[cell] != kNobody) {
-        const std::string before = s.writer[cell] == kCaller
-                                       ? "which holds it from the start"
-                                       : fmt::format("where rank {} operator {} puts it too",
-                                                     named(s.writer[cell]).rank, named(s.writer[cell]).index);
-        fail(fmt::format("it sends {} to rank {}, {}", atom_name(tensor, atom), rank, before),
-             "send every element once");
-      }
-    } else {
-      for (const int other : s.touched[cell])
-        if (other != number(at_) && !is_before(other)) {
-          const Dependency d = named(other);
-          fail(fmt::format("it writes {} on rank {} while rank {} operator {} may be using it", atom_name(tensor, atom),
-                           rank, d.rank, d.index),
-               "add a dependency between the two");
-        }
-      s.touched[cell].push_back(number(at_));
-      std::vector<int> sum = *contribution;
-      if (reduce) {
-        for (const int c : s.contributors[cell])
-          if (std::binary_search(sum.begin(), sum.end(), c))
-            fail(
-                fmt::format("it adds {} of rank {} to rank {}, which has it already", atom_name(tensor, atom), c, rank),
-                "add every summand once");
-        sum.insert(sum.end(), s.contributors[cell].begin(), s.contributors[cell].end());
-        std::sort(sum.begin(), sum.end());
-      }
-      s.contributors[cell] = std::move(sum);
+    const auto finished = [&](int other) {
+      if (other >= 0 && other != number(at_) && !is_before(other))
+        fail(fmt::format("it writes {} on rank {} while {} may be using it", atom_name(tensor, atom), rank,
+                         name_of(named(other))),
+             "add a dependency between the two");
+    };
+    finished(s.writer[cell]);
+    for (const int reader : s.readers[cell]) finished(reader);
+    if (add) {
+      std::vector<int> sum;
+      std::set_union(contribution.begin(), contribution.end(), s.contributors[cell].begin(), s.contributors[cell].end(),
+                     std::back_inserter(sum));
+      if (sum.size() < contribution.size() + s.contributors[cell].size())
+        fail(fmt::format("it adds to {} on rank {} summands that are in it already", atom_name(tensor, atom), rank),
+             "add every summand once");
+      contribution = std::move(sum);
     }
+    s.contributors[cell] = std::move(contribution);
+    s.readers[cell].clear();
     s.writer[cell] = number(at_);
+  }
+
+  std::string chunk_name(int index) const {
+    const Chunk& chunk = schedule_.chunks[static_cast<std::size_t>(index)];
+    return schedule_.tensors[static_cast<std::size_t>(chunk.tensor)].name + chunk.region.to_string();
   }
 
   void transfer(const P2P& p2p) {
     const Chunk& source = schedule_.chunks[static_cast<std::size_t>(p2p.source_chunk)];
     const Chunk& destination = schedule_.chunks[static_cast<std::size_t>(p2p.destination_chunk)];
     if (!(source == destination))
-      fail(fmt::format("it moves {} to another place, {}", source.region.to_string(), destination.region.to_string()),
+      fail(fmt::format("it moves {} to another place, {}", chunk_name(p2p.source_chunk),
+                       chunk_name(p2p.destination_chunk)),
            "a chunk is a block of the global tensor: source and destination name the same block");
+    TensorState& s = state(source.tensor);
     const bool reduce = p2p.reduction == Reduction::sum;
-    if (reduce && !state(source.tensor).partial)
+    if (reduce && !s.partial)
       fail("it reduces a tensor that is not partial", "drop the reduction, or place the tensor as partial(sum)");
     for (const int atom : chunk_atoms_[static_cast<std::size_t>(p2p.source_chunk)]) {
       check_read(source.tensor, p2p.source_rank, atom);
-      TensorState& s = state(source.tensor);
-      const std::vector<int>* contribution = s.partial ? &s.contributors[place(s, p2p.source_rank, atom)] : nullptr;
-      const std::vector<int> copy = contribution == nullptr ? std::vector<int>{} : *contribution;
-      write(source.tensor, p2p.destination_rank, atom, reduce, &copy);
+      if (s.partial)
+        write_sum(source.tensor, p2p.destination_rank, atom, s.contributors[place(s, p2p.source_rank, atom)], reduce);
+      else
+        write_once(source.tensor, p2p.destination_rank, atom);
     }
   }
 
-  /// What one atom is after the collective: the source chunk that holds it, or the sum over all that do.
   void collective(const Collective& c) {
+    const int tensor = schedule_.chunks[static_cast<std::size_t>(c.source_chunks.front())].tensor;
+    TensorState& s = state(tensor);
     const bool reduces = c.type == CollectiveType::reduce_scatter || c.type == CollectiveType::all_reduce;
-    const std::size_t sources = c.type == CollectiveType::broadcast ? 1 : c.ranks.size();
-    struct Landing {
-      int tensor;
-      int rank;
-      int atom;
-      std::vector<int> contributors;
-    };
-    std::vector<Landing> landings;
+    if (reduces && !s.partial)
+      fail("it reduces a tensor that is not partial", "gather it, or place the tensor as partial(sum)");
+    const std::map<int, std::vector<int>> values = collective_values(c, tensor, reduces);
     for (std::size_t i = 0; i < c.ranks.size(); ++i) {
-      const int tensor = schedule_.chunks[static_cast<std::size_t>(c.destination_chunks[i])].tensor;
-      TensorState& s = state(tensor);
+      const std::vector<int>& own = chunk_atoms_[static_cast<std::size_t>(c.source_chunks[i])];
       for (const int atom : chunk_atoms_[static_cast<std::size_t>(c.destination_chunks[i])]) {
-        Landing landing{tensor, c.ranks[i], atom, {}};
-        bool found = false;
-        for (std::size_t j = 0; j < sources; ++j) {
-          const auto& atoms = chunk_atoms_[static_cast<std::size_t>(c.source_chunks[j])];
-          if (schedule_.chunks[static_cast<std::size_t>(c.source_chunks[j])].tensor != tensor ||
-              std::find(atoms.begin(), atoms.end(), atom) == atoms.end() || (found && !reduces))
-            continue;
-          found = true;
-          check_read(tensor, c.ranks[j], atom);
-          if (!s.partial) continue;
-          for (const int contributor : s.contributors[place(s, c.ranks[j], atom)])
-            landing.contributors.push_back(contributor);
-        }
-        if (!found)
+        const auto value = values.find(atom);
+        if (value == values.end())
           fail(fmt::format("no source chunk of the collective holds {}", atom_name(tensor, atom)),
                "list one that does");
-        std::sort(landing.contributors.begin(), landing.contributors.end());
-        if (std::adjacent_find(landing.contributors.begin(), landing.contributors.end()) != landing.contributors.end())
-          fail(fmt::format("it counts a summand of {} twice", atom_name(tensor, atom)), "add every summand once");
-        // What a rank contributes itself is in place already.
-        if (s.partial || s.writer[place(s, c.ranks[i], atom)] == kNobody) landings.push_back(std::move(landing));
+        // Without a reduction, what a rank contributes itself is in place already.
+        const bool in_place = !reduces && std::binary_search(own.begin(), own.end(), atom) &&
+                              (c.type != CollectiveType::broadcast || i == 0);
+        if (in_place) continue;
+        if (s.partial)
+          write_sum(tensor, c.ranks[i], atom, value->second, false);
+        else
+          write_once(tensor, c.ranks[i], atom);
       }
     }
-    for (const Landing& landing : landings)
-      write(landing.tensor, landing.rank, landing.atom, false, &landing.contributors);
+  }
+
+  /// For every atom of the collective's source chunks, the contributors of the value it hands out: the sum over all
+  /// sources, or the one source that has it.
+  std::map<int, std::vector<int>> collective_values(const Collective& c, int tensor, bool reduces) {
+    TensorState& s = state(tensor);
+    std::map<int, std::vector<int>> values;
+    const std::size_t sources = c.type == CollectiveType::broadcast ? 1 : c.ranks.size();
+    for (std::size_t j = 0; j < sources; ++j)
+      for (const int atom : chunk_atoms_[static_cast<std::size_t>(c.source_chunks[j])]) {
+        const auto [value, is_new] = values.try_emplace(atom);
+        if (!is_new && !reduces)
+          fail(fmt::format("two of its source chunks hold {}", atom_name(tensor, atom)),
+               "without a reduction the source chunks are disjoint");
+        check_read(tensor, c.ranks[j], atom);
+        if (!s.partial) continue;
+        const std::vector<int>& more = s.contributors[place(s, c.ranks[j], atom)];
+        std::vector<int> sum;
+        std::set_union(value->second.begin(), value->second.end(), more.begin(), more.end(), std::back_inserter(sum));
+        if (sum.size() < value->second.size() + more.size())
+          fail(fmt::format("it counts a summand of {} twice", atom_name(tensor, atom)), "add every summand once");
+        value->second = std::move(sum);
+      }
+    return values;
   }
 
   const Schedule& schedule_;
@@ -298,9 +324,27 @@ class SymbolicRun {
   std::vector<std::vector<int>> chunk_atoms_;
   std::vector<Dependency> order_;
   Dependency at_;
-  std::vector<std::uint32_t> visited_;
+  std::vector<std::uint32_t> position_;  ///< of each operator in order_
+  std::vector<std::uint32_t> visited_;   ///< the search that saw an operator last
   std::uint32_t round_ = 0;
 };
+
+}  // namespace
+
+namespace {
+
+bool agree(const Holding& a, const Holding& b) { return a.held == b.held && a.contributors == b.contributors; }
+
+/// Joins the last holdings of a list while they say the same and make a box.
+void merge_last(std::vector<Holding>& list) {
+  while (list.size() > 1 && agree(list[list.size() - 2], list.back())) {
+    std::vector<Region> both = {list[list.size() - 2].region};
+    append_merged(both, list.back().region);
+    if (both.size() > 1) return;
+    list.pop_back();
+    list.back().region = both.front();
+  }
+}
 
 }  // namespace
 
@@ -314,18 +358,10 @@ Meaning meaning(const Schedule& schedule, const SourceFile* file) {
     for (int rank = 0; rank < schedule.ranks(); ++rank)
       for (int atom = 0; atom < static_cast<int>(s.atoms.count()); ++atom) {
         const std::size_t cell = run.place(s, rank, atom);
-        Holding holding{s.atoms.region(atom), s.writer[cell] != kNobody,
-                        s.partial ? s.contributors[cell] : std::vector<int>{}};
         auto& list = per_rank[static_cast<std::size_t>(rank)];
-        if (!list.empty() && list.back().held == holding.held && list.back().contributors == holding.contributors) {
-          std::vector<Region> merged = {list.back().region};
-          append_merged(merged, holding.region);
-          if (merged.size() == 1) {
-            list.back().region = merged.front();
-            continue;
-          }
-        }
-        list.push_back(std::move(holding));
+        list.push_back(
+            {s.atoms.region(atom), s.writer[cell] != kNobody, s.partial ? s.contributors[cell] : std::vector<int>{}});
+        merge_last(list);
       }
   }
   return result;
@@ -334,24 +370,22 @@ Meaning meaning(const Schedule& schedule, const SourceFile* file) {
 void check_meaning(const Schedule& schedule, const SourceFile* file) {
   SymbolicRun run(schedule, file);
   run.run();
-  const SourceLocation where = file == nullptr ? SourceLocation{} : SourceLocation{file->name()};
   for (int t = 0; t < static_cast<int>(schedule.tensors.size()); ++t) {
     const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(t)];
     const TensorState& s = run.state(t);
     const bool whole_sum = s.partial && tensor.after.kind != Placement::Kind::partial_sum;
+    const auto fail = [&](const std::string& problem) {
+      throw UserError(file == nullptr ? SourceLocation{} : SourceLocation{file->name()}, problem,
+                      fmt::format("after the schedule '{}' must be {}", tensor.name, tensor.after.to_string()));
+    };
     for (int rank = 0; rank < schedule.ranks(); ++rank)
       for (const int atom : s.atoms.of(held_region(tensor.after, tensor.shape, schedule.ranks(), rank))) {
         const std::size_t cell = run.place(s, rank, atom);
-        const std::string name = tensor.name + s.atoms.region(atom).to_string();
-        const std::string demand =
-            fmt::format("after the schedule '{}' must be {}", tensor.name, tensor.after.to_string());
         if (s.writer[cell] == kNobody)
-          throw UserError(where, fmt::format("rank {} never receives {}", rank, name), demand);
+          fail(fmt::format("rank {} never receives {}{}", rank, tensor.name, s.atoms.region(atom).to_string()));
         if (whole_sum && s.contributors[cell].size() != static_cast<std::size_t>(schedule.ranks()))
-          throw UserError(where,
-                          fmt::format("rank {} holds {} with the summands of ranks {} only", rank, name,
-                                      fmt::join(s.contributors[cell], ", ")),
-                          demand);
+          fail(fmt::format("rank {} holds {}{} with the summands of ranks {} only", rank, tensor.name,
+                           s.atoms.region(atom).to_string(), fmt::join(s.contributors[cell], ", ")));
       }
   }
 }

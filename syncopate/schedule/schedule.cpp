@@ -51,7 +51,9 @@ class OperatorCheck {
       if (which_.rank != p2p->source_rank && which_.rank != p2p->destination_rank)
         fail(fmt::format("it moves data from rank {} to rank {}", p2p->source_rank, p2p->destination_rank),
              "list it at its source (a push) or at its destination (a pull)");
-      same_size(chunk(p2p->source_chunk), chunk(p2p->destination_chunk));
+      const Chunk& source = chunk(p2p->source_chunk);
+      same_size(source, chunk(p2p->destination_chunk));
+      if (source.region.empty()) fail("its chunk is empty", "leave it out");
     } else {
       collective(std::get<Collective>(op_.action));
     }
@@ -68,7 +70,9 @@ class OperatorCheck {
       fail(fmt::format("{} is {}", what, value), fmt::format("ranks count from 0 to {}", schedule_.ranks() - 1));
   }
   const Chunk& chunk(int index) const {
-    check_internal(index >= 0 && index < static_cast<int>(schedule_.chunks.size()), "chunk index out of range");
+    if (index < 0 || index >= static_cast<int>(schedule_.chunks.size()))
+      fail(fmt::format("it names chunk {}", index),
+           fmt::format("the schedule has chunks 0 to {}", static_cast<int>(schedule_.chunks.size()) - 1));
     return schedule_.chunks[static_cast<std::size_t>(index)];
   }
   void same_size(const Chunk& source, const Chunk& destination) const {
@@ -82,12 +86,20 @@ class OperatorCheck {
   void collective(const Collective& collective) const {
     if (collective.ranks.empty()) fail("a collective over no ranks", "list its ranks");
     for (const int r : collective.ranks) rank(r, "a rank of the collective");
+    std::vector<int> ranks = collective.ranks;
+    std::sort(ranks.begin(), ranks.end());
+    if (const auto twice = std::adjacent_find(ranks.begin(), ranks.end()); twice != ranks.end())
+      fail(fmt::format("rank {} takes part in the collective twice", *twice), "list every rank once");
+    if (!std::binary_search(ranks.begin(), ranks.end(), which_.rank))
+      fail(fmt::format("rank {} does not take part in the collective", which_.rank), "list it at one of its ranks");
     if (collective.source_chunks.size() != collective.ranks.size() ||
         collective.destination_chunks.size() != collective.ranks.size())
       fail("a collective needs a source and a destination chunk for each of its ranks",
            fmt::format("give {} of each", collective.ranks.size()));
-    for (const int c : collective.source_chunks) chunk(c);
-    for (const int c : collective.destination_chunks) chunk(c);
+    const int tensor = chunk(collective.source_chunks.front()).tensor;
+    for (const auto* chunks : {&collective.source_chunks, &collective.destination_chunks})
+      for (const int c : *chunks)
+        if (chunk(c).tensor != tensor) fail("the chunks of a collective belong to several tensors", "split it in two");
   }
   void dependency(const Dependency& d) const {
     rank(d.rank, "the rank of a dependency");
@@ -105,8 +117,39 @@ class OperatorCheck {
   const Operator& op_;
 };
 
-/// Kahn's algorithm. Returns fewer operators than there are if the dependencies have a cycle.
+bool earlier(Dependency a, Dependency b) { return std::pair(a.index, a.rank) < std::pair(b.index, b.rank); }
+
+/// Whether every operator stands after its dependencies when all are sorted by (index, rank), as templates make them.
+bool sorted_is_topological(const Schedule& schedule) {
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const auto& list = schedule.operators[static_cast<std::size_t>(rank)];
+    for (int index = 0; index < static_cast<int>(list.size()); ++index)
+      for (const Dependency& d : list[static_cast<std::size_t>(index)].dependencies)
+        if (!earlier(d, {rank, index})) return false;
+  }
+  return true;
+}
+
+std::vector<Dependency> sorted_operators(const Schedule& schedule) {
+  std::size_t longest = 0;
+  std::size_t total = 0;
+  for (const auto& list : schedule.operators) {
+    longest = std::max(longest, list.size());
+    total += list.size();
+  }
+  std::vector<Dependency> order;
+  order.reserve(total);
+  for (int index = 0; index < static_cast<int>(longest); ++index)
+    for (int rank = 0; rank < schedule.ranks(); ++rank)
+      if (index < static_cast<int>(schedule.operators[static_cast<std::size_t>(rank)].size()))
+        order.push_back({rank, index});
+  return order;
+}
+
+/// Kahn's algorithm, the smallest (index, rank) first. Returns fewer operators than there are if the dependencies have
+/// a cycle.
 std::vector<Dependency> peel(const Schedule& schedule) {
+  if (sorted_is_topological(schedule)) return sorted_operators(schedule);
   const Numbering numbering(schedule);
   std::vector<std::uint32_t> missing(numbering.size());
   std::vector<std::uint32_t> first_user(numbering.size() + 1);
@@ -116,7 +159,7 @@ std::vector<Dependency> peel(const Schedule& schedule) {
   for (std::size_t n = 1; n < first_user.size(); ++n) first_user[n] += first_user[n - 1];
   std::vector<Dependency> users(first_user.back());
   std::vector<std::uint32_t> filled(first_user.begin(), first_user.end() - 1);
-  const auto later = [](Dependency a, Dependency b) { return std::pair(a.index, a.rank) > std::pair(b.index, b.rank); };
+  const auto later = [](Dependency a, Dependency b) { return earlier(b, a); };
   std::priority_queue<Dependency, std::vector<Dependency>, decltype(later)> ready(later);
   for (int rank = 0; rank < schedule.ranks(); ++rank) {
     const auto& list = schedule.operators[static_cast<std::size_t>(rank)];
@@ -141,8 +184,9 @@ std::vector<Dependency> peel(const Schedule& schedule) {
   return order;
 }
 
-/// Requires that a cycle exists: follows unfinished dependencies until an operator comes up again.
-std::string describe_cycle(const Schedule& schedule, const std::vector<Dependency>& peeled) {
+/// Requires that a cycle exists: follows unfinished dependencies until an operator comes up again. The first and the
+/// last operator of the path are the same.
+std::vector<Dependency> find_cycle(const Schedule& schedule, const std::vector<Dependency>& peeled) {
   const Numbering numbering(schedule);
   std::vector<bool> done(numbering.size());
   for (const Dependency& d : peeled) done[numbering.of(d)] = true;
@@ -157,35 +201,58 @@ std::string describe_cycle(const Schedule& schedule, const std::vector<Dependenc
     const auto& dependencies = schedule.at(at).dependencies;
     at = *std::find_if(dependencies.begin(), dependencies.end(), [&](Dependency d) { return !done[numbering.of(d)]; });
   }
-  std::string text = name_of(at);
-  for (auto step = std::find(path.begin(), path.end(), at) + 1; step != path.end(); ++step)
-    text += " -> " + name_of(*step);
-  return text + " -> " + name_of(at);
+  path.erase(path.begin(), std::find(path.begin(), path.end(), at));
+  path.push_back(at);
+  return path;
+}
+
+void check_tensor(const LogicalTensor& tensor, const SourceLocation& where) {
+  const auto dimensions = static_cast<int>(tensor.shape.size());
+  if (dimensions < 1 || dimensions > kMaxDimensions)
+    throw UserError(where, fmt::format("tensor '{}' has {} dimensions", tensor.name, dimensions),
+                    fmt::format("from 1 to {}", kMaxDimensions));
+  for (const std::int64_t extent : tensor.shape)
+    if (extent < 1)
+      throw UserError(where, fmt::format("tensor '{}' is {}", tensor.name, to_string(tensor.shape)),
+                      "sizes are at least 1");
+  for (const Placement& placement : {tensor.before, tensor.after})
+    if (placement.kind == Placement::Kind::shard && (placement.dimension < 0 || placement.dimension >= dimensions))
+      throw UserError(where,
+                      fmt::format("tensor '{}' of {} dimensions is {}", tensor.name, dimensions, placement.to_string()),
+                      fmt::format("dimensions count from 0 to {}", dimensions - 1));
+}
+
+void check_chunk(const Schedule& schedule, const Chunk& chunk, const SourceLocation& where) {
+  if (chunk.tensor < 0 || chunk.tensor >= static_cast<int>(schedule.tensors.size()))
+    throw UserError(where, fmt::format("chunk {} is of tensor {}", chunk.region.to_string(), chunk.tensor),
+                    fmt::format("the schedule has {} tensors", schedule.tensors.size()));
+  const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
+  if (chunk.region.dimensions() != static_cast<int>(tensor.shape.size()) ||
+      !Region::whole(tensor.shape).contains(chunk.region))
+    throw UserError(where, fmt::format("chunk {} is not inside tensor '{}'", chunk.region.to_string(), tensor.name),
+                    fmt::format("its shape is {}", to_string(tensor.shape)));
 }
 
 }  // namespace
 
 void validate(const Schedule& schedule, const SourceFile* file) {
-  for (const Chunk& chunk : schedule.chunks) {
-    check_internal(chunk.tensor >= 0 && chunk.tensor < static_cast<int>(schedule.tensors.size()),
-                   "tensor index out of range");
-    const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
-    const SourceLocation where = file == nullptr ? SourceLocation{} : SourceLocation{file->name()};
-    if (chunk.region.dimensions() != static_cast<int>(tensor.shape.size()) ||
-        !Region::whole(tensor.shape).contains(chunk.region))
-      throw UserError(where, fmt::format("chunk {} is not inside tensor '{}'", chunk.region.to_string(), tensor.name),
-                      fmt::format("its shape is {}", to_string(tensor.shape)));
+  const SourceLocation somewhere = file == nullptr ? SourceLocation{} : SourceLocation{file->name()};
+  for (const LogicalTensor& tensor : schedule.tensors) check_tensor(tensor, somewhere);
+  for (const Chunk& chunk : schedule.chunks) check_chunk(schedule, chunk, somewhere);
+  std::size_t total = 0;
+  for (int rank = 0; rank < schedule.ranks(); ++rank) {
+    const auto count = static_cast<int>(schedule.operators[static_cast<std::size_t>(rank)].size());
+    for (int index = 0; index < count; ++index) OperatorCheck(schedule, file, {rank, index}).run();
+    total += static_cast<std::size_t>(count);
   }
-  for (int rank = 0; rank < schedule.ranks(); ++rank)
-    for (int index = 0; index < static_cast<int>(schedule.operators[static_cast<std::size_t>(rank)].size()); ++index)
-      OperatorCheck(schedule, file, {rank, index}).run();
+  if (sorted_is_topological(schedule)) return;
   const std::vector<Dependency> order = peel(schedule);
-  if (order.size() < Numbering(schedule).size()) {
-    SourceLocation where;
-    if (file != nullptr) where = {file->name()};
-    throw UserError(where, fmt::format("the dependencies form a cycle: {}", describe_cycle(schedule, order)),
-                    "remove one of these dependencies");
-  }
+  if (order.size() == total) return;
+  const std::vector<Dependency> cycle = find_cycle(schedule, order);
+  std::string text = name_of(cycle.front());
+  for (std::size_t i = 1; i < cycle.size(); ++i) text += " -> " + name_of(cycle[i]);
+  throw UserError(place(schedule.at(cycle.front()), file), fmt::format("the dependencies form a cycle: {}", text),
+                  "remove one of these dependencies");
 }
 
 std::vector<Dependency> topological_order(const Schedule& schedule) {

@@ -59,6 +59,9 @@ struct P2P {
 enum class CollectiveType : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, broadcast };
 
 /// A collective over `ranks`: source_chunks[i] is what ranks[i] contributes, destination_chunks[i] what it holds after.
+/// All chunks are of one tensor. all_gather and all_to_all: the source chunks are disjoint, each rank gets from their
+/// owners the parts that make up its destination chunk. reduce_scatter and all_reduce: each element of a destination
+/// chunk becomes the sum over all source chunks that have it. broadcast: the source is the first rank's chunk.
 struct Collective {
   CollectiveType type = CollectiveType::all_gather;
   std::vector<int> ranks;
@@ -84,16 +87,17 @@ struct Schedule {
   }
 };
 
-/// Checks form: ranks and chunk indices in range, chunks inside their tensors, source and destination chunks of equal
-/// size, dependencies on operators that exist, no cycle (the message prints it). Throws UserError; `file`, if given,
-/// supplies places for the operators' offsets.
+/// Checks form: tensors with placements that fit, ranks and chunk indices in range, chunks inside their tensors, source
+/// and destination chunks of equal size, dependencies on operators that exist, no cycle (the message prints it).
+/// Throws UserError; `file`, if given, supplies places for the operators' offsets.
 void validate(const Schedule& schedule, const SourceFile* file = nullptr);
 
 /// All operators in an order in which every one comes after its dependencies; ties by (index, rank), so the order is
 /// one in which the ranks advance together. Requires a validated schedule.
 std::vector<Dependency> topological_order(const Schedule& schedule);
 
-/// Builds a schedule operator by operator; chunks are shared. The C++ API for user-written schedules.
+/// Builds a schedule operator by operator; chunks are shared. The C++ API for user-written schedules; its mistakes are
+/// UserErrors without a place.
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(int ranks);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <limits>
 
 #include "syncopate/core/json.h"
 #include "syncopate/core/text.h"
@@ -51,6 +52,9 @@ class ScheduleParser {
     JsonReader reader(file_, value, "tensor");
     LogicalTensor tensor;
     tensor.name = reader.string("name");
+    if (tensor.name.empty() || tensor.name.find('[') != std::string::npos)
+      throw reader.error(reader.required("name"), fmt::format("a tensor named '{}'", tensor.name),
+                         "a name that is not empty and has no bracket, so that chunks can be written name[begin:end]");
     const Json& shape = reader.required("shape");
     for (const Json& extent : expect_array(file_, shape, "'shape'")) {
       tensor.shape.push_back(expect_integer(file_, extent, "a size"));
@@ -102,7 +106,7 @@ class ScheduleParser {
     } else {
       P2P p2p;
       const Json& peer = reader.required(push != nullptr ? "to" : "from");
-      const auto other = static_cast<int>(expect_integer(file_, peer, "the peer"));
+      const int other = small_integer(peer, "the peer");
       p2p.source_rank = push != nullptr ? rank : other;
       p2p.destination_rank = push != nullptr ? other : rank;
       p2p.source_chunk = chunk(push != nullptr ? *push : *pull);
@@ -119,12 +123,21 @@ class ScheduleParser {
       for (const Json& item : expect_array(file_, *after, "'after'")) {
         const std::vector<Json>& pair = expect_array(file_, item, "a dependency");
         if (pair.size() != 2) throw reader.error(item, "a dependency is not a pair", "[rank, index of the operator]");
-        op.dependencies.push_back({static_cast<int>(expect_integer(file_, pair[0], "the rank of a dependency")),
-                                   static_cast<int>(expect_integer(file_, pair[1], "the index of a dependency"))});
+        op.dependencies.push_back(
+            {small_integer(pair[0], "the rank of a dependency"), small_integer(pair[1], "the index of a dependency")});
       }
-    if (const Json* port = reader.optional("port")) op.port = static_cast<int>(expect_integer(file_, *port, "'port'"));
+    if (const Json* port = reader.optional("port")) op.port = small_integer(*port, "'port'");
     reader.finish();
     return op;
+  }
+
+  /// validate() checks ranks, indices and ports against the schedule; here only that they are not cut off on the way.
+  int small_integer(const Json& value, std::string_view what) const {
+    const std::int64_t number = expect_integer(file_, value, what);
+    if (number < 0 || number > std::numeric_limits<int>::max())
+      throw UserError(file_.locate(value.offset()), fmt::format("{} is {}", what, number),
+                      number < 0 ? "it counts from 0" : "that is far too large");
+    return static_cast<int>(number);
   }
 
   Collective collective_of(JsonReader& reader, const Json& type) {
@@ -135,8 +148,7 @@ class ScheduleParser {
                          suggest(name, std::vector<std::string>(kCollectiveNames.begin(), kCollectiveNames.end())));
     Collective collective;
     collective.type = static_cast<CollectiveType>(known - kCollectiveNames.begin());
-    for (const Json& item : reader.array("ranks"))
-      collective.ranks.push_back(static_cast<int>(expect_integer(file_, item, "a rank")));
+    for (const Json& item : reader.array("ranks")) collective.ranks.push_back(small_integer(item, "a rank"));
     for (const Json& item : reader.array("sources")) collective.source_chunks.push_back(chunk(item));
     for (const Json& item : reader.array("destinations")) collective.destination_chunks.push_back(chunk(item));
     return collective;
@@ -198,7 +210,7 @@ class ScheduleParser {
       return number;
     };
     const Range result{bound(trim(text.substr(0, colon)), 0), bound(trim(text.substr(colon + 1)), extent)};
-    if (result.begin < 0 || result.end > extent || result.empty())
+    if (result.begin < 0 || result.end > extent || result.end < result.begin)
       throw chunk_error(value, fmt::format("has the range {}:{}", result.begin, result.end),
                         fmt::format("a part of 0:{}", extent));
     return result;

@@ -41,28 +41,28 @@ class AllGather {
     return std::move(builder_).build();
   }
 
+  /// Every chunk goes all the way round in one direction.
   Schedule ring() && {
-    travel(1, 0, [&](int hop, int owner) { return hop < ranks_ ? whole(owner) : Part{0, 0}; });
+    Flow flow(*this, 1, 0);
+    for (int hop = 1; hop < ranks_; ++hop)
+      for (int owner = 0; owner < ranks_; ++owner) flow.advance(hop, owner, whole(owner));
     return std::move(builder_).build();
   }
 
   /// Each chunk goes the shorter way round. With an even number of ranks the opposite rank is equally far both ways:
   /// half of the chunks go each way, so that both links carry the same.
   Schedule bidirectional_ring() && {
-    const int far = ranks_ / 2;
-    const bool even = ranks_ % 2 == 0;
-    const auto part = [&](bool clockwise) {
-      return [this, far, even, clockwise](int hop, int owner) {
-        const int count = static_cast<int>(chunks_of(owner).size());
-        if (hop < far || (hop == far && !even)) return Part{0, count};
-        if (hop > far) return Part{0, 0};
-        // A shard of one chunk cannot be halved: even owners send it one way, odd owners the other.
-        const int half = count == 1 ? (owner % 2 == 0 ? 1 : 0) : (count + 1) / 2;
-        return clockwise ? Part{0, half} : Part{half, count};
-      };
-    };
-    travel(1, 0, part(true));
-    travel(-1, 1, part(false));
+    Flow clockwise(*this, 1, 0);
+    Flow counterclockwise(*this, -1, 1);
+    for (int hop = 1; 2 * hop <= ranks_; ++hop)
+      for (int owner = 0; owner < ranks_; ++owner) {
+        const Part all = whole(owner);
+        const bool opposite = 2 * hop == ranks_;
+        // Of an odd number the one left over goes clockwise from even owners and the other way from odd ones.
+        const int half = (all.end + (owner % 2 == 0 ? 1 : 0)) / 2;
+        clockwise.advance(hop, owner, opposite ? Part{0, half} : all);
+        counterclockwise.advance(hop, owner, opposite ? Part{half, all.end} : all);
+      }
     return std::move(builder_).build();
   }
 
@@ -81,27 +81,33 @@ class AllGather {
                  : builder_.pull(source, destination, chunk, chunk, std::move(dependencies), port);
   }
 
-  /// Every shard hops along the ring in one direction; at hop h it goes from owner + (h-1) step to owner + h step, as
-  /// far as `part(h, owner)` says, each chunk after its own previous hop.
-  template <typename PartOf>
-  void travel(int step, int port, PartOf&& part) {
-    const auto at = [&](int owner, int hop) { return ((owner + hop * step) % ranks_ + ranks_) % ranks_; };
-    // delivered[owner][chunk]: the operator of the previous hop.
-    std::vector<std::vector<Dependency>> delivered(static_cast<std::size_t>(ranks_));
-    for (int owner = 0; owner < ranks_; ++owner)
-      delivered[static_cast<std::size_t>(owner)].resize(chunks_of(owner).size());
-    for (int hop = 1; hop < ranks_; ++hop)
-      for (int owner = 0; owner < ranks_; ++owner) {
-        const Part range = part(hop, owner);
-        for (int c = range.begin; c < range.end; ++c) {
-          Dependency& last = delivered[static_cast<std::size_t>(owner)][static_cast<std::size_t>(c)];
-          std::vector<Dependency> dependencies;
-          if (hop > 1) dependencies.push_back(last);
-          last = move(at(owner, hop - 1), at(owner, hop), chunks_of(owner)[static_cast<std::size_t>(c)],
-                      std::move(dependencies), port);
-        }
+  /// Shards that hop along the ring in one direction, on one port; each chunk after its own previous hop.
+  class Flow {
+   public:
+    Flow(AllGather& gather, int step, int port) : gather_(gather), step_(step), port_(port) {
+      for (const auto& chunks : gather.chunks_) delivered_.emplace_back(chunks.size());
+    }
+    /// The hop that takes these chunks of `owner` from owner + (hop-1) step to owner + hop step.
+    void advance(int hop, int owner, Part part) {
+      for (int c = part.begin; c < part.end; ++c) {
+        Dependency& last = delivered_[static_cast<std::size_t>(owner)][static_cast<std::size_t>(c)];
+        std::vector<Dependency> dependencies;
+        if (hop > 1) dependencies.push_back(last);
+        last = gather_.move(rank_at(owner, hop - 1), rank_at(owner, hop),
+                            gather_.chunks_of(owner)[static_cast<std::size_t>(c)], std::move(dependencies), port_);
       }
-  }
+    }
+
+   private:
+    int rank_at(int owner, int hop) const {
+      return (owner + hop * step_ + gather_.ranks_) % gather_.ranks_;  // |hop * step| < ranks
+    }
+
+    AllGather& gather_;
+    int step_;
+    int port_;
+    std::vector<std::vector<Dependency>> delivered_;  ///< [owner][chunk]: the operator of the previous hop
+  };
 
   int ranks_;
   bool push_;
@@ -133,6 +139,7 @@ std::optional<CollectiveType> collective_between(const Placement& before, const 
 
 Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                     const SourceLocation& where) {
+  if (options.split < 1) throw UserError(where, fmt::format("split is {}", options.split), "at least 1");
   check_internal(tensor.before.kind == Placement::Kind::shard && tensor.after == Placement::replicate(),
                  "an all-gather turns shard into replicate");
   const std::int64_t largest = held_region(tensor.before, tensor.shape, ranks, 0)[tensor.before.dimension].size();

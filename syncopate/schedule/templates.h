@@ -29,14 +29,15 @@ std::optional<CollectiveType> collective_between(const Placement& before, const 
 /// All-gather of a tensor that is `shard(d)` before and `replicate` after, over `ranks` ranks.
 /// direct: in round s = 1..ranks-1 rank r sends its own chunks to rank r+s, so that no receiver is hit by two at once.
 /// ring: chunks travel r -> r+1, each hop after the previous one has delivered. bidirectional_ring: both ways at once
-/// (ports 0 and 1), each chunk going the shorter way round. Throws UserError at `where` if split exceeds the largest
-/// shard. Empty shards send nothing.
+/// (ports 0 and 1), each chunk going the shorter way round; of the chunks that are equally far both ways half go each
+/// way. Throws UserError at `where` if split exceeds the largest shard or is less than 1. Empty shards send nothing.
 Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                     const SourceLocation& where);
 
 /// Opens every all-gather collective of a schedule into P2P operators made by the template, with the collective's
 /// dependencies in front and its followers behind all of them. Schedules without collectives come back as they are.
-/// Throws UserError for other collectives, and where the chunks of the collective are not the shards of its ranks.
-Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options);
+/// Throws UserError (with the operator's place in `file` if given) for other collectives, and where the chunks of the
+/// collective are not the shards of its ranks.
+Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options, const SourceFile* file = nullptr);
 
 }  // namespace syncopate

@@ -74,7 +74,7 @@ TEST(ScheduleErrors, RanksAndDependencies) {
 
 TEST(ScheduleErrors, CyclesArePrinted) {
   EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"after\": [[1, 0]]}")),
-            "s.json: the dependencies form a cycle: rank 0 operator 0 -> rank 1 operator 0 -> rank 0 operator 0; "
+            "s.json:6:6: the dependencies form a cycle: rank 0 operator 0 -> rank 1 operator 0 -> rank 0 operator 0; "
             "remove one of these "
             "dependencies");
 }
@@ -90,7 +90,7 @@ TEST(ScheduleErrors, Chunks) {
   EXPECT_THAT(error_of(replaced("a[0:4, :]", "a")), HasSubstr("has no ranges"));
   EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"to\": 1, \"into\": \"a[0:3, :]\"}")), HasSubstr("differ in size"));
   EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"to\": 1, \"into\": \"a[4:8, :]\"}")),
-              HasSubstr("it moves [0:4, 0:4] to another place"));
+              HasSubstr("it moves a[0:4, 0:4] to another place, a[4:8, 0:4]"));
 }
 
 TEST(ScheduleErrors, HolesAndOverlaps) {
@@ -103,7 +103,41 @@ TEST(ScheduleErrors, HolesAndOverlaps) {
               HasSubstr("where rank 0 operator 0 puts it too; send every element once"));
 }
 
+TEST(ScheduleErrors, NumbersAreNotCutOff) {
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 4294967297}")),
+            "s.json:6:34: the peer is 4294967297; that is far too large");
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": -1}")), "s.json:6:34: the peer is -1; it counts from 0");
+  EXPECT_THAT(error_of(replaced("[[0, 0]]", "[[0, 4294967296]]")),
+              StartsWith("s.json:7:51: the index of a dependency"));
+  EXPECT_THAT(error_of(replaced("\"ranks\": 2", "\"ranks\": 0")), StartsWith("s.json:3:12: 0 ranks"));
+}
+
+TEST(ScheduleErrors, Operators) {
+  EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"to\": 1, \"reduce\": \"max\"}")),
+              HasSubstr("unknown reduction 'max'; known: sum"));
+  EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"to\": 1, \"reduce\": \"sum\"}")),
+              HasSubstr("s.json:6:6: rank 0 operator 0: it reduces a tensor that is not partial"));
+  EXPECT_THAT(error_of(replaced("a[0:4, :]", "a[4:4, :]")),
+              HasSubstr("s.json:6:6: rank 0 operator 0: its chunk is empty; leave it out"));
+  EXPECT_THAT(error_of(replaced("{\"push\": \"a[0:4, :]\", \"to\": 1}", "{\"collective\": \"all_gater\"}")),
+              HasSubstr("s.json:6:21: unknown collective 'all_gater'; did you mean 'all_gather'?"));
+  EXPECT_THAT(error_of(replaced("\"push\": \"a[0:4, :]\", \"to\": 1",
+                                R"("collective": "all_gather", "ranks": [1, 1], "sources": ["a[0:4, :]", "a[4:8, :]"],
+                                "destinations": ["a[:, :]", "a[:, :]"])")),
+              HasSubstr("rank 1 takes part in the collective twice; list every rank once"));
+  EXPECT_THAT(error_of(replaced("\"push\": \"a[0:4, :]\", \"to\": 1",
+                                R"("collective": "all_gather", "ranks": [1], "sources": ["a[0:4, :]"],
+                                "destinations": ["a[:, :]"])")),
+              HasSubstr("rank 0 does not take part in the collective; list it at one of its ranks"));
+  EXPECT_THAT(error_of(replaced("\"push\": \"a[0:4, :]\", \"to\": 1",
+                                R"("collective": "all_gather", "ranks": [0, 1], "sources": ["a[0:4, :]"],
+                                "destinations": ["a[:, :]"])")),
+              HasSubstr("a source and a destination chunk for each of its ranks; give 2 of each"));
+}
+
 TEST(ScheduleErrors, Tensors) {
+  EXPECT_THAT(error_of(replaced("\"name\": \"a\"", "\"name\": \"a[\"")),
+              StartsWith("s.json:4:24: a tensor named 'a['; a name that is not empty"));
   EXPECT_THAT(error_of(replaced("\"bf16\"", "\"bf\"")), HasSubstr("unknown dtype 'bf'"));
   EXPECT_THAT(error_of(replaced("shard(0)", "shard(2)")), HasSubstr("shard(2) of a tensor of 2 dimensions"));
   EXPECT_THAT(error_of(replaced("shard(0)", "split")), HasSubstr("'split' is not a placement"));

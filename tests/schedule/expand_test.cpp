@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "syncopate/schedule/meaning.h"
+#include "syncopate/schedule/schedule_json.h"
 #include "syncopate/schedule/templates.h"
 
 namespace syncopate {
@@ -34,6 +35,80 @@ TEST(Expand, KeepsTheMeaning) {
       for (std::size_t rank = 0; rank < direct.operators.size(); ++rank)
         EXPECT_EQ(opened.operators[rank].size(), direct.operators[rank].size());
     }
+}
+
+TEST(Expand, KeepsWhatComesBeforeAndAfter) {
+  // `b` goes from rank 0 to rank 1 before the gather of `a`, and on to rank 2 after it.
+  ScheduleBuilder builder(3);
+  const int a = builder.tensor({"a", {6}, Dtype::bf16, Placement::shard(0), Placement::replicate()});
+  const int b = builder.tensor({"b", {3}, Dtype::bf16, Placement::shard(0), Placement::shard(0)});
+  const int zero = builder.chunk(b, {{0, 1}});
+  const Dependency first = builder.push(0, 1, zero, zero, {}, 1);
+  Collective gather;
+  for (int rank = 0; rank < 3; ++rank) {
+    gather.ranks.push_back(rank);
+    gather.source_chunks.push_back(builder.chunk(a, held_region(Placement::shard(0), {6}, 3, rank)));
+    gather.destination_chunks.push_back(builder.chunk(a, {{0, 6}}));
+  }
+  const Dependency middle = builder.collective(gather, {first});
+  builder.pull(1, 2, zero, zero, {middle}, 2);  // right only because the gather came after `first`
+  const Schedule schedule = std::move(builder).build();
+  EXPECT_NO_THROW(check_meaning(schedule));
+
+  const Schedule opened = expand_collectives(schedule, {Algorithm::ring, Initiator::push, 2});
+  EXPECT_NO_THROW(check_meaning(opened));
+  const Meaning before = meaning(schedule);
+  const Meaning after = meaning(opened);
+  for (std::size_t tensor = 0; tensor < 2; ++tensor)
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      const auto& was = before.holdings[tensor][rank];
+      const auto& is = after.holdings[tensor][rank];
+      ASSERT_EQ(was.size(), is.size());
+      for (std::size_t i = 0; i < is.size(); ++i) {
+        EXPECT_EQ(was[i].region, is[i].region);
+        EXPECT_EQ(was[i].held, is[i].held);
+      }
+    }
+  EXPECT_EQ(opened.operators[0][0].port, 1);
+  const Operator& last = opened.operators[2].back();
+  EXPECT_EQ(last.port, 2);
+  EXPECT_EQ(last.dependencies.size(), 3U * 2U * 2U) << "behind every transfer of the gather";
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    for (const Operator& op : opened.operators[rank])
+      if (opened.chunks[static_cast<std::size_t>(std::get<P2P>(op.action).source_chunk)].tensor == 0) {
+        ASSERT_FALSE(op.dependencies.empty());
+        EXPECT_EQ(op.dependencies[0], (Dependency{0, 0}));
+      }
+}
+
+TEST(Expand, ErrorsHaveAPlace) {
+  const SourceFile file("s.json", to_json(with_collective(2, CollectiveType::all_to_all)));
+  const Schedule schedule = parse_schedule(file);
+  try {
+    expand_collectives(schedule, {}, &file);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where(), file.locate(file.text().rfind('{', file.text().find("\"collective\""))));
+    EXPECT_EQ(error.problem(), "only all-gather collectives can be opened into transfers so far");
+  }
+}
+
+TEST(Expand, RanksWithoutAShardTakePart) {
+  ScheduleBuilder builder(4);
+  const int a = builder.tensor({"a", {5, 2}, Dtype::bf16, Placement::shard(0), Placement::replicate()});
+  Collective gather;
+  for (int rank = 0; rank < 4; ++rank) {
+    gather.ranks.push_back(rank);
+    gather.source_chunks.push_back(builder.chunk(a, held_region(Placement::shard(0), {5, 2}, 4, rank)));
+    gather.destination_chunks.push_back(builder.chunk(a, Region::whole({5, 2})));
+  }
+  builder.collective(gather);
+  const Schedule schedule = std::move(builder).build();
+  EXPECT_NO_THROW(check_meaning(schedule));
+  const Schedule read = parse_schedule(SourceFile("s.json", to_json(schedule)));
+  const Schedule opened = expand_collectives(read, {});
+  EXPECT_NO_THROW(check_meaning(opened));
+  EXPECT_TRUE(opened.operators[3].empty());
 }
 
 TEST(Expand, RefusesWhatItCannotOpen) {
