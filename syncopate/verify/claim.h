@@ -30,7 +30,7 @@ class Claim {
       theorem.evidence = std::move(evidence);
     } else {
       theorem.counterexample = counterexample_;
-      if (failures_ > 1) theorem.counterexample += " (and " + std::to_string(failures_ - 1) + " more of this kind)";
+      if (failures_ > 1) theorem.counterexample += " (and " + std::to_string(failures_ - 1) + " more)";
     }
     return theorem;
   }

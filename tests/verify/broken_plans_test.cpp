@@ -1,0 +1,160 @@
+// Whatever a plan says, verify answers: with numbers that make no sense it says so, and never reads out of bounds (the
+// sanitizers watch).
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "syncopate/verify/verify.h"
+#include "tests/support/mutate.h"
+#include "tests/support/plan_builder.h"
+
+namespace syncopate {
+namespace {
+
+using testing::HandMadeOptions;
+using testing::Route;
+
+/// Hands every number of a plan to `visit`, as a setter.
+template <typename Visitor>
+void for_each_number(Plan& plan, Visitor&& visit) {
+  const auto number = [&](auto& value) {
+    visit([&value](std::int64_t to) { value = static_cast<std::remove_reference_t<decltype(value)>>(to); });
+  };
+  const auto region = [&](Region& box) {
+    for (int d = 0; d < box.dimensions(); ++d) {
+      number(box[d].begin);
+      number(box[d].end);
+    }
+  };
+  const auto waits = [&](std::vector<Wait>& list) {
+    for (Wait& wait : list) {
+      number(wait.signal);
+      number(wait.threshold);
+    }
+  };
+  const auto signals = [&](std::vector<int>& list) {
+    for (int& signal : list) number(signal);
+  };
+  number(plan.ranks);
+  number(plan.workers);
+  for (std::int64_t& extent : plan.kernel.extents) number(extent);
+  for (Buffer& buffer : plan.buffers) {
+    for (std::int64_t& extent : buffer.shape) number(extent);
+    number(buffer.before.dimension);
+    number(buffer.inside.dimension);
+    for (Region& held : buffer.held) region(held);
+  }
+  for (Signal& signal : plan.signals) {
+    number(signal.home);
+    number(signal.slot);
+    number(signal.per_launch);
+  }
+  for (Tile& tile : plan.tiles) {
+    for (std::int64_t& index : tile.index) number(index);
+    for (std::vector<TileAccess>* list : {&tile.reads, &tile.writes})
+      for (TileAccess& access : *list) {
+        number(access.buffer);
+        region(access.region);
+      }
+  }
+  for (RankProgram& program : plan.programs) {
+    signals(program.start_signals);
+    for (Queue& queue : program.queues) {
+      for (Transfer& transfer : queue.transfers) {
+        for (View* view : {&transfer.source, &transfer.destination}) {
+          number(view->rank);
+          number(view->buffer);
+          region(view->region);
+        }
+        waits(transfer.waits);
+        signals(transfer.signals);
+      }
+    }
+    for (Slot& slot : program.slots) {
+      number(slot.tile);
+      waits(slot.waits);
+    }
+    waits(program.completion_waits);
+    signals(program.completion_signals);
+  }
+}
+
+Plan small(Route route) {
+  HandMadeOptions options;
+  options.ranks = 3;
+  options.route = route;
+  options.rows = 19;
+  options.tile_rows = 3;
+  return testing::hand_made(options);
+}
+
+void expect_sense(const Proof& proof) {
+  ASSERT_FALSE(proof.theorems.empty());
+  for (const Theorem& theorem : proof.theorems) {
+    EXPECT_NE(theorem.holds, theorem.evidence.empty()) << theorem.name;
+    EXPECT_EQ(theorem.holds, theorem.counterexample.empty()) << theorem.name;
+  }
+}
+
+TEST(BrokenPlans, EveryNumberReplacedByNonsense) {
+  for (const Route route : {Route::direct_push, Route::ring_pull}) {
+    const Plan plan = small(route);
+    std::int64_t numbers = 0;
+    Plan counted = plan;
+    for_each_number(counted, [&](const auto&) { ++numbers; });
+    for (const std::int64_t value :
+         {std::int64_t{-1}, std::int64_t{0}, std::int64_t{1}, std::int64_t{1000},
+          std::int64_t{std::numeric_limits<int>::max()}, std::int64_t{std::numeric_limits<int>::min()},
+          std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()}) {
+      for (std::int64_t n = 0; n < numbers; ++n) {
+        Plan broken = plan;
+        std::int64_t at = 0;
+        for_each_number(broken, [&](const auto& set) {
+          if (at++ == n) set(value);
+        });
+        expect_sense(verify(broken));
+      }
+    }
+  }
+}
+
+TEST(BrokenPlans, SeveralMutationsAtOnce) {
+  std::mt19937 random(7);
+  for (const Route route : {Route::direct_push, Route::direct_pull, Route::ring_push, Route::ring_pull}) {
+    for (int round = 0; round < 40; ++round) {
+      Plan plan = small(route);
+      for (int change = 0; change < 3; ++change) {
+        // A mutation of a plan that is already without form may reach where there is nothing.
+        if (!verify(plan).theorems.front().holds) break;
+        std::vector<testing::Mutant> mutants = testing::all_mutants(plan);
+        plan = std::move(mutants[random() % mutants.size()].plan);
+        expect_sense(verify(plan));
+      }
+    }
+  }
+}
+
+TEST(BrokenPlans, EmptyOnes) {
+  EXPECT_FALSE(verify(Plan{}).holds()) << "a plan for one rank without a program for it";
+  Plan plan;
+  plan.programs.resize(1);
+  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  plan.programs[0].queues.resize(1);
+  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+}
+
+TEST(BrokenPlans, ScalarsAndTooManyDimensions) {
+  Plan plan;
+  plan.programs.resize(1);
+  Buffer scalar;
+  scalar.name = "alpha";
+  scalar.held = {Region()};
+  plan.buffers = {scalar};
+  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  plan.buffers[0].shape = {1, 1, 1, 1, 1, 1};
+  EXPECT_EQ(verify(plan).theorems[0].counterexample, "buffer alpha has 6 dimensions; at most 5 are supported");
+}
+
+}  // namespace
+}  // namespace syncopate
