@@ -1,4 +1,4 @@
-// The state of lowering one kernel, shared by lower.cpp (statements, expressions, inlining) and lower_calls.cpp
+// The state of lowering one kernel, shared by lower.cpp (statements, helpers), lower_expression.cpp and lower_calls.cpp
 // (Triton's functions).
 #pragma once
 
@@ -48,7 +48,7 @@ class Lowering {
 
   [[noreturn]] void fail(ByteRange where, std::string problem, std::string remedy = {}) const;
 
-  // Expressions (lower.cpp). `into`, if given, is the register that the last instruction should write.
+  // Expressions (lower_expression.cpp). `into`, if given, is the register that the last instruction should write.
   Operand evaluate(const Expression& expression, Register into = kNoRegister);
   Register evaluate_value(const Expression& expression, Register into = kNoRegister);
   Operand inline_call(const Function& function, const Expression& call);
@@ -118,6 +118,9 @@ class Lowering {
   std::vector<std::string> language_aliases_;
   int constant_depth_ = 0;
 };
+
+/// The operation of a Python operator such as "//", or nothing.
+std::optional<BinaryOperation> binary_operation(std::string_view text);
 
 /// "load, store, ...": every name of triton.language that is supported.
 std::string supported_functions();

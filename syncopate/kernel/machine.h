@@ -91,7 +91,9 @@ class Machine {
           return state_ = MachineState::finished;
         default:
           domain.execute(instruction, registers);
-          if (stop_after_access && is_access(instruction.opcode)) return state_;
+          if constexpr (stop_after_access) {
+            if (is_access(instruction.opcode)) return state_;
+          }
           break;
       }
     }

@@ -20,11 +20,13 @@ using Scalar = std::variant<std::int64_t, double, bool>;
 /// Arguments by parameter name; tensor parameters are not among them.
 using ScalarArguments = std::map<std::string, Scalar>;
 
-/// Opaque outside kernel/. A call of kWaitHelper (runtime_names.h) becomes a wait of the machine instead of being inlined.
+/// Opaque outside kernel/. A call of kWaitHelper (runtime_names.h) becomes a wait of the machine instead of being
+/// inlined.
 class Program;
 
 /// Lowers a @triton.jit function. `index_variables`, if not empty, are probed: the machine reports their values
-/// each time the last of them has been assigned (`probe_after`). Throws UserError for a construct or a Triton
+/// each time `probe_after`, the last statement that assigns one of them, is done (for a loop: at the start of its body,
+/// where its own variable has been assigned). Throws UserError for a construct or a Triton
 /// function that is not supported, with its place and what is supported instead.
 std::shared_ptr<const Program> lower(std::shared_ptr<const Module> module, const Function& function,
                                      const std::vector<std::string>& index_variables = {},
