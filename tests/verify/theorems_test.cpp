@@ -183,21 +183,26 @@ TEST(Coverage, TwoTransfersOfOneChunk) {
 }
 
 TEST(Coverage, OnTopOfWhatTheCallerHolds) {
-  Plan plan = right(Route::direct_pull);
-  Transfer& pull = transfer(plan, 0, 0);
-  std::swap(pull.source, pull.destination);
+  Plan plan = right(Route::ring_push);
+  Transfer back = transfer(plan, 0, 0);
+  std::swap(back.source.rank, back.destination.rank);
+  back.signals.clear();
+  plan.programs[0].queues[0].transfers.push_back(back);
   EXPECT_THAT(refutation(plan, "coverage"),
-              HasSubstr("a[8:12, 0:4] on rank 1 is filled twice in a launch: by the caller "
-                        "and by transfer 0.0"));
+              HasSubstr("a[0:4, 0:4] on rank 0 is filled twice in a launch: by the caller and by transfer 0.0 (a[0:4, "
+                        "0:4] from rank 1 to rank 0, at place 2 of queue 'rank 0 queue 0')"));
 }
 
 TEST(Coverage, WhatIsSentMustBeThere) {
   Plan plan = right(Route::ring_push, 3);
-  // Rank 1 forwards rank 0's first chunk, which it gets from rank 0. Let it forward rank 2's instead.
-  transfer(plan, 1, 2).source.region = transfer(plan, 1, 2).destination.region = {{16, 20}, {0, 4}};
-  transfer(plan, 0, 2).source.region = transfer(plan, 0, 2).destination.region = {{0, 4}, {0, 4}};
-  EXPECT_THAT(refutation(plan, "coverage"), HasSubstr("sends a[16:20, 0:4] from rank 1, where it is neither put by the "
-                                                      "caller nor brought by a transfer"));
+  // Rank 0's first chunk never comes to rank 1, which neither needs it nor reads it, but hands it on.
+  transfer(plan, 0, 0).source.region = transfer(plan, 0, 0).destination.region = {{0, 0}, {0, 4}};
+  plan.buffers[0].inside = plan.buffers[0].before;
+  for (Tile& tile : plan.tiles) tile.reads.clear();
+  EXPECT_EQ(
+      refutation(plan, "coverage"),
+      "transfer 1.2 (a[0:4, 0:4] from rank 1 to rank 2, at place 2 of queue 'rank 1 queue 0') sends a[0:4, 0:4] from "
+      "rank 1, where it is neither put by the caller nor brought by a transfer");
 }
 
 TEST(Coverage, OutputsAreWrittenOnce) {
@@ -314,8 +319,14 @@ TEST(NoDeadlock, ACycleThroughQueues) {
   for (std::size_t rank = 0; rank < 3; ++rank) std::swap(transfer(plan, rank, 0), transfer(plan, rank, 2));
   EXPECT_EQ(
       refutation(plan, "no deadlock"),
-      "a cycle of waits: transfer 0.2 (a[16:20, 0:4] from rank 2 to rank 1, at place 0 of queue 'rank 0 queue 0') "
-      "waits in launch 1 for 'chunk 2.0 at rank 0' to reach 1, which comes after transfer 2.2");
+      "a cycle of waits: transfer 0.2 (a[16:20, 0:4] from rank 0 to rank 1, at place 0 of queue 'rank 0 queue 0') "
+      "waits in launch 1 for 'chunk 2.0 at rank 0' to reach 1, which comes after transfer 2.2 (a[8:12, 0:4] from "
+      "rank 2 to rank 0, at place 0 of queue 'rank 2 queue 0'); transfer 2.2 (a[8:12, 0:4] from rank 2 to rank 0, "
+      "at place 0 of queue 'rank 2 queue 0') waits in launch 1 for 'chunk 1.0 at rank 2' to reach 1, which comes "
+      "after transfer 1.2 (a[0:4, 0:4] from rank 1 to rank 2, at place 0 of queue 'rank 1 queue 0'); transfer 1.2 "
+      "(a[0:4, 0:4] from rank 1 to rank 2, at place 0 of queue 'rank 1 queue 0') waits in launch 1 for 'chunk 0.0 "
+      "at rank 1' to reach 1, which comes after transfer 0.2 (a[16:20, 0:4] from rank 0 to rank 1, at place 0 of "
+      "queue 'rank 0 queue 0')");
 }
 
 TEST(NoDeadlock, ACycleThroughTheOrderOfAWorker) {
