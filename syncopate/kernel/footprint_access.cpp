@@ -48,11 +48,12 @@ SortedRuns sort_runs(std::int64_t& base, std::span<const AddressRun> runs) {
 
 /// The coordinates of an offset. The outermost one takes what is left, so that it shows how far outside an offset is.
 Region coordinates(const TensorLayout& tensor, std::int64_t offset) {
-  Region region = Region::whole(tensor.shape);
+  Region region = tensor.whole;
   for (int i = 0; i < tensor.long_dimensions; ++i) {
-    const std::int64_t index = floor_divide(offset, tensor.stride[at_index(i)]);
+    const std::int64_t stride = tensor.stride[at_index(i)];
+    const std::int64_t index = stride == 1 ? offset : floor_divide(offset, stride);
     region[tensor.dimension[at_index(i)]] = {index, index + 1};
-    offset -= index * tensor.stride[at_index(i)];
+    offset -= index * stride;
   }
   return region;
 }
@@ -148,7 +149,10 @@ Placement place_pieces(const TensorLayout& tensor, const IndexForm& offsets, con
 }  // namespace
 
 TensorLayout::TensorLayout(std::string tensor_name, Shape tensor_shape)
-    : name(std::move(tensor_name)), shape(std::move(tensor_shape)), volume(syncopate::volume(shape)) {
+    : name(std::move(tensor_name)),
+      shape(std::move(tensor_shape)),
+      whole(Region::whole(shape)),
+      volume(syncopate::volume(shape)) {
   std::int64_t next_stride = volume;
   for (std::size_t d = 0; d < shape.size(); ++d) {
     if (shape[d] == 1 || volume == 0) continue;

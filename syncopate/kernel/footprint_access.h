@@ -18,6 +18,7 @@ struct TensorLayout {
 
   std::string name;
   Shape shape;
+  Region whole;
   std::int64_t volume = 1;
   /// The dimensions of more than one element, outermost first, and their strides and sizes. Dimensions of one element
   /// have no stride of their own: their index is 0.

@@ -99,6 +99,7 @@ class FootprintDomain {
   const Descriptor& access_descriptor(Direction direction, const Value& value, Operands offsets, const Value* registers,
                                       const Instruction& instruction);
   void access_pointers(Direction direction, const Value& pointers, const Value* mask, const Instruction& instruction);
+  LaneMask known_mask(const Value& mask, const Value& pointers, const char* verb, const Instruction& instruction) const;
   RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
   void record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
               const Instruction& instruction);

@@ -57,29 +57,34 @@ void FootprintDomain::access_pointers(Direction direction, const Value& pointers
   if (pointers.kind != ValueKind::pointer)
     fail(instruction, fmt::format("the address of this {} is not a pointer into a tensor argument", verb),
          "start from a pointer parameter");
-  LaneMask lanes = LaneMask::all(pointers.shape());
-  const IndexForm* offsets = &pointers.form;
-  IndexForm wide;
-  if (mask != nullptr) {
-    if (mask->kind == ValueKind::opaque)
-      fail(instruction, fmt::format("the mask of this {} {}", verb, because(*mask)),
-           "masks must compare indices with bounds, one axis per comparison, joined by &");
-    std::optional<LaneMask> condition;
-    if (mask->kind == ValueKind::boolean) condition = mask->mask;
-    if (mask->kind == ValueKind::integer) condition = compare_with_zero(mask->form, CompareOperation::not_equal);
-    const auto left = condition ? both(lanes, *condition) : std::nullopt;
-    if (!left) fail(instruction, fmt::format("the mask of this {} does not fit its address", verb), "");
-    lanes = *left;
-    if (!(lanes.shape == offsets->shape)) {
-      wide = broadcast_to(pointers.form, lanes.shape);
-      offsets = &wide;
-    }
-  }
+  const TensorLayout& tensor = tensors_[at_index(pointers.parameter)];
   scratch_.clear();
   Region reached;
-  const Placement placement = place(tensors_[at_index(pointers.parameter)], *offsets, lanes, scratch_, reached);
+  Placement placement;
+  if (mask == nullptr) {
+    placement = place(tensor, pointers.form, LaneMask::all(pointers.shape()), scratch_, reached);
+  } else {
+    const LaneMask lanes = known_mask(*mask, pointers, verb, instruction);
+    placement = lanes.shape == pointers.form.shape
+                    ? place(tensor, pointers.form, lanes, scratch_, reached)
+                    : place(tensor, broadcast_to(pointers.form, lanes.shape), lanes, scratch_, reached);
+  }
   if (placement != Placement::placed) fail_placement(placement, direction, pointers.parameter, reached, instruction);
   record(direction, pointers.parameter, scratch_, instruction);
+}
+
+LaneMask FootprintDomain::known_mask(const Value& mask, const Value& pointers, const char* verb,
+                                     const Instruction& instruction) const {
+  if (mask.kind == ValueKind::boolean && mask.mask.shape == pointers.shape()) return mask.mask;
+  if (mask.kind == ValueKind::opaque)
+    fail(instruction, fmt::format("the mask of this {} {}", verb, because(mask)),
+         "masks must compare indices with bounds, one axis per comparison, joined by &");
+  std::optional<LaneMask> condition;
+  if (mask.kind == ValueKind::boolean) condition = mask.mask;
+  if (mask.kind == ValueKind::integer) condition = compare(mask.form, CompareOperation::not_equal, 0);
+  const auto lanes = condition ? both(LaneMask::all(pointers.shape()), *condition) : std::nullopt;
+  if (!lanes) fail(instruction, fmt::format("the mask of this {} does not fit its address", verb), "");
+  return *lanes;
 }
 
 FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, Operands operands,

@@ -37,7 +37,7 @@ std::optional<IndexForm> form_of(const FootprintValue& value) {
 /// A value as a condition: booleans, and numbers that are true where they are not 0.
 std::optional<LaneMask> mask_of(const FootprintValue& value) {
   if (value.kind == ValueKind::boolean) return value.mask;
-  if (value.kind == ValueKind::integer) return compare_with_zero(value.form, CompareOperation::not_equal);
+  if (value.kind == ValueKind::integer) return compare(value.form, CompareOperation::not_equal, 0);
   if (const auto known = known_truth(value)) return boolean_value(*known).mask;
   return std::nullopt;
 }
@@ -119,7 +119,7 @@ std::optional<std::int64_t> scalar_result(BinaryOperation operation, std::int64_
 
 std::optional<IndexForm> smaller(const IndexForm& a, const IndexForm& b) {
   const auto difference = add(a, scale(b, -1));
-  const auto mask = difference ? compare_with_zero(*difference, CompareOperation::less_equal) : std::nullopt;
+  const auto mask = difference ? compare(*difference, CompareOperation::less_equal, 0) : std::nullopt;
   return mask ? select(*mask, a, b) : std::nullopt;
 }
 
@@ -199,6 +199,8 @@ FootprintValue integer_binary(BinaryOperation operation, const FootprintValue& a
     return block_sum(a, b, dtype, instruction);
   if (a.scalar() && b.scalar()) {
     const auto result = scalar_result(operation, a.form.base, b.form.base, python);
+    const bool narrow = result && *result >= INT32_MIN && *result <= INT32_MAX;
+    if (narrow && dtype == Dtype::int32) return scalar_value(*result, dtype, python);
     if (result) return fitted(IndexForm(*result), dtype, python, instruction);
   } else if (const auto form = block_result(operation, a.form, b.form)) {
     return fitted(*form, dtype, python, instruction);
@@ -408,9 +410,14 @@ FootprintValue apply_compare(const FootprintValue& a, const FootprintValue& b, c
       if (x && y) return boolean_value(holds(operation, *x, *y));
       return opaque_result(a, b, Dtype::boolean, instruction);
     }
-    const auto x = form_of(a), y = form_of(b);
-    const auto difference = x && y ? add(*x, scale(*y, -1)) : std::nullopt;
-    const auto mask = difference ? compare_with_zero(*difference, operation) : std::nullopt;
+    std::optional<LaneMask> mask;
+    if (a.kind == ValueKind::integer && b.is_scalar(ValueKind::integer)) {
+      mask = compare(a.form, operation, b.form.base);
+    } else {
+      const auto x = form_of(a), y = form_of(b);
+      const auto difference = x && y ? add(*x, scale(*y, -1)) : std::nullopt;
+      if (difference) mask = compare(*difference, operation, 0);
+    }
     return mask ? boolean_value(*mask) : opaque_result(a, b, Dtype::boolean, instruction);
   }
   if (operation == CompareOperation::equal || operation == CompareOperation::not_equal)

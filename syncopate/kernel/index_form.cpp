@@ -110,10 +110,10 @@ std::optional<bool> decided(const Bounds& range, CompareOperation comparison) {
 
 /// The lanes of one dimension where the condition holds, found lane by lane; nothing if they are not consecutive.
 std::optional<std::pair<std::int64_t, std::int64_t>> search_lanes(const IndexForm& form, int dimension,
-                                                                  CompareOperation comparison) {
+                                                                  CompareOperation comparison, std::int64_t limit) {
   std::int64_t begin = 0, end = 0;
   for (std::int64_t lane = 0; lane < form.shape[dimension]; ++lane) {
-    if (!holds(form.base + form.at(dimension, lane), comparison)) continue;
+    if (!holds(form.base + form.at(dimension, lane) - limit, comparison)) continue;
     if (begin == end) begin = end = lane;
     if (lane != end) return std::nullopt;
     end = lane + 1;
@@ -321,26 +321,29 @@ bool LaneMask::full() const {
   return true;
 }
 
-std::optional<LaneMask> compare_with_zero(const IndexForm& form, CompareOperation comparison) {
-  if (const auto known = decided(bounds(form), comparison))
+std::optional<LaneMask> compare(const IndexForm& form, CompareOperation comparison, std::int64_t limit) {
+  Bounds range = bounds(form);
+  range.smallest -= limit;
+  range.largest -= limit;
+  if (const auto known = decided(range, comparison))
     return *known ? LaneMask::all(form.shape) : LaneMask::none(form.shape);
   const auto dimension = only_dimension(form);
   if (!dimension || *dimension < 0) return std::nullopt;
   const int d = *dimension;
-  const std::int64_t extent = form.shape[d], slope = form.slope[at_index(d)];
   if (comparison == CompareOperation::not_equal) {
-    const auto equal = compare_with_zero(form, CompareOperation::equal);
+    const auto equal = compare(form, CompareOperation::equal, limit);
     return equal ? negation(*equal) : std::nullopt;
   }
+  const std::int64_t base = form.base - limit, slope = form.slope[at_index(d)], extent = form.shape[d];
   std::pair<std::int64_t, std::int64_t> lanes;
   if (form.bent(d) || comparison == CompareOperation::equal) {
-    const auto found = search_lanes(form, d, comparison);
+    const auto found = search_lanes(form, d, comparison, limit);
     if (!found) return std::nullopt;
     lanes = *found;
   } else if (comparison == CompareOperation::less || comparison == CompareOperation::less_equal) {
-    lanes = lanes_not_above_zero(form.base + (comparison == CompareOperation::less ? 1 : 0), slope, extent);
+    lanes = lanes_not_above_zero(base + (comparison == CompareOperation::less ? 1 : 0), slope, extent);
   } else {
-    lanes = lanes_not_above_zero(-form.base + (comparison == CompareOperation::greater ? 1 : 0), -slope, extent);
+    lanes = lanes_not_above_zero(-base + (comparison == CompareOperation::greater ? 1 : 0), -slope, extent);
   }
   return mask_of(form.shape, d, lanes.first, lanes.second);
 }
@@ -349,11 +352,14 @@ std::optional<LaneMask> both(const LaneMask& a, const LaneMask& b) {
   const auto shape = broadcast(a.shape, b.shape);
   if (!shape) return std::nullopt;
   if (a.empty() || b.empty()) return LaneMask::none(*shape);
-  LaneMask result = a.shape == *shape ? a : broadcast_to(a, *shape);
-  const LaneMask other = b.shape == *shape ? b : broadcast_to(b, *shape);
-  for (int d = 0; d < shape->rank; ++d) {
-    result.begin[at_index(d)] = std::max(result.begin[at_index(d)], other.begin[at_index(d)]);
-    result.end[at_index(d)] = std::min(result.end[at_index(d)], other.end[at_index(d)]);
+  LaneMask result = broadcast_to(a, *shape);
+  // Where b was broadcast it leaves all lanes.
+  const int added = shape->rank - b.shape.rank;
+  for (int d = added; d < shape->rank; ++d) {
+    const int old = d - added;
+    if (b.shape[old] != (*shape)[d]) continue;
+    result.begin[at_index(d)] = std::max(result.begin[at_index(d)], b.begin[at_index(old)]);
+    result.end[at_index(d)] = std::min(result.end[at_index(d)], b.end[at_index(old)]);
   }
   return result;
 }
@@ -433,6 +439,7 @@ IndexForm broadcast_to(const IndexForm& form, const LaneShape& shape) {
 }
 
 LaneMask broadcast_to(const LaneMask& mask, const LaneShape& shape) {
+  if (mask.shape == shape) return mask;
   if (mask.empty()) return LaneMask::none(shape);
   LaneMask result = LaneMask::all(shape);
   const int added = shape.rank - mask.shape.rank;

@@ -127,8 +127,8 @@ struct LaneMask {
   bool full() const;
 };
 
-/// The lanes where `form <comparison> 0`; nothing if they are not a box.
-std::optional<LaneMask> compare_with_zero(const IndexForm& form, CompareOperation comparison);
+/// The lanes where `form <comparison> limit`; nothing if they are not a box.
+std::optional<LaneMask> compare(const IndexForm& form, CompareOperation comparison, std::int64_t limit);
 std::optional<LaneMask> both(const LaneMask& a, const LaneMask& b);
 std::optional<LaneMask> either(const LaneMask& a, const LaneMask& b);
 std::optional<LaneMask> negation(const LaneMask& mask);

@@ -195,11 +195,12 @@ TEST(LaneMask, ComparisonsAreExactOrRefused) {
   for (int i = 0; i < kRounds; ++i) {
     const IndexForm form = i % 4 != 0 ? random.line() : random.plane();
     const auto comparison = kComparisons[static_cast<std::size_t>(random.between(0, 5))];
-    const auto mask = compare_with_zero(form, comparison);
+    const std::int64_t limit = random.between(-3, 12);
+    const auto mask = compare(form, comparison, limit);
     known += mask.has_value();
     if (!mask) continue;
     for_each_lane(form.shape, [&](const Lanes& lanes) {
-      const std::int64_t value = value_at(form, lanes);
+      const std::int64_t value = value_at(form, lanes) - limit;
       const std::array truths = {value < 0, value <= 0, value > 0, value >= 0, value == 0, value != 0};
       EXPECT_EQ(holds_at(*mask, lanes), truths[static_cast<std::size_t>(comparison)]);
     });
