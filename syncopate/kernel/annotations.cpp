@@ -118,7 +118,7 @@ class Reader {
       if (begin_ == nullptr)
         throw error(comment, "'tile_scheduler end' has no begin",
                     "put `# syncopate: tile_scheduler begin` before the first statement of the scheduler");
-      result_.scheduler_blocks.push_back({begin_->range.end, comment.range.begin});
+      result_.scheduler_blocks.push_back({begin_->range.begin, comment.range.begin});
       begin_ = nullptr;
     } else {
       const std::vector<std::string> known = {"begin", "end"};

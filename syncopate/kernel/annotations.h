@@ -18,7 +18,7 @@ struct AnnotatedNames {
 
 /// What the comments inside one function say. Names are not checked against the kernel here, only their spelling.
 struct Annotations {
-  /// From the end of a `tile_scheduler begin` comment to the start of its `tile_scheduler end`.
+  /// From the start of a `tile_scheduler begin` comment to that of its `tile_scheduler end`.
   std::vector<ByteRange> scheduler_blocks;
   /// `tile_index pid_m, pid_n`: at most one.
   std::vector<AnnotatedNames> tile_index;

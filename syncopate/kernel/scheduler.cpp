@@ -3,48 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
 
 #include "syncopate/kernel/scheduler_facts.h"
+#include "syncopate/kernel/scheduler_units.h"
 #include "syncopate/kernel/scheduler_walk.h"
 
 namespace syncopate {
 namespace {
-
-/// To which side of the frontier a unit belongs.
-enum class Side : std::uint8_t {
-  work,       ///< what a tile does, or what comes before all tiles
-  scheduler,  ///< removed
-  check,      ///< tl.assume and the like: goes where the values go that it speaks of
-};
-
-enum class Place : std::uint8_t { prologue, header, body, epilogue };
-
-/// A value that a unit gives a name.
-struct Definition {
-  std::size_t unit = 0;
-  std::string name;
-  friend auto operator<=>(const Definition&, const Definition&) = default;
-};
-
-/// A statement at the function's own level or at that of the tile loop, with all that is inside it.
-struct Unit {
-  const Statement* statement = nullptr;
-  Place place = Place::prologue;
-  Side side = Side::work;
-  bool forced = false;        ///< an annotation says that it belongs to the scheduler
-  bool scalar = false;        ///< assigns names scalar arithmetic
-  bool data = false;          ///< assigns scalars that depend on memory at an address that differs between programs
-  bool asks_program = false;  ///< asks for a program id or the number of programs
-  bool from_program = false;  ///< depends on the program id other than through the tile loop's counter
-  bool tainted = false;       ///< scalar, and depends on a source
-  bool divides = false;
-  std::vector<std::string> writes;
-  std::vector<std::pair<Definition, ByteRange>> reads;  ///< resolved, in source order
-};
 
 class Search {
  public:
@@ -53,10 +21,11 @@ class Search {
         function_(function),
         annotations_(annotations),
         helpers_(module),
-        walk_(find_walk(module, function, annotations)) {}
+        walk_(find_walk(module, function, annotations)),
+        table_(find_units(function, walk_, helpers_)),
+        units_(table_.units) {}
 
   TileScheduler run() {
-    add_units();
     force_annotated();
     check_carried();
     find_frontier();
@@ -77,139 +46,6 @@ class Search {
     return annotations_.tile_index.empty() ? nullptr : &annotations_.tile_index.front().names;
   }
 
-  // --- Units and their names.
-
-  void add_units() {
-    Place place = Place::prologue;
-    for (const auto& statement : function_.body) {
-      if (statement.get() != walk_.loop) {
-        add_unit(*statement, place);
-        continue;
-      }
-      add_header();
-      for (const auto& inner : statement->body) add_unit(*inner, Place::body);
-      place = Place::epilogue;
-    }
-  }
-
-  void add_header() {
-    Unit unit;
-    unit.statement = walk_.loop;
-    unit.place = Place::header;
-    unit.side = Side::scheduler;
-    unit.scalar = unit.tainted = true;
-    unit.writes = {walk_.counter};
-    resolve(unit, own_names_read(*walk_.loop));
-    append(std::move(unit));
-  }
-
-  void add_unit(const Statement& statement, Place place) {
-    Unit unit;
-    unit.statement = &statement;
-    unit.place = place;
-    unit.writes = names_written(statement);
-    unit.asks_program = helpers_.asks_program(statement);
-    std::vector<NameRead> reads = names_read(statement);
-    // A name that a branch may or may not write keeps what it had: the branch reads it too.
-    if (!statement.body.empty())
-      for (const std::string& name : unit.writes) reads.push_back({name, statement.header});
-    resolve(unit, reads);
-    if (is_check(statement)) unit.side = Side::check;
-    classify(unit);
-    append(std::move(unit));
-  }
-
-  void resolve(Unit& unit, const std::vector<NameRead>& reads) const {
-    for (const NameRead& read : reads)
-      if (const auto found = current_.find(read.name); found != current_.end())
-        unit.reads.push_back({{found->second, read.name}, read.range});
-  }
-
-  void append(Unit unit) {
-    const std::size_t index = units_.size();
-    for (const std::string& name : unit.writes) current_[name] = index;
-    for (const auto& [definition, range] : unit.reads) users_[definition].push_back(index);
-    units_.push_back(std::move(unit));
-  }
-
-  /// The unit whose value a name has now, or nullptr for parameters, constants and functions.
-  const Unit* unit_of(const std::string& name) const {
-    const auto found = current_.find(name);
-    return found == current_.end() ? nullptr : &units_[found->second];
-  }
-
-  static bool is_check(const Statement& statement) {
-    if (statement.kind != StatementKind::expression) return false;
-    constexpr std::array<std::string_view, 4> kChecks = {"assume", "static_assert", "device_assert", "assert"};
-    return std::find(kChecks.begin(), kChecks.end(), called(*statement.value)) != kChecks.end();
-  }
-
-  void classify(Unit& unit) {
-    unit.from_program = unit.asks_program;
-    for (const auto& [definition, range] : unit.reads)
-      unit.from_program = unit.from_program || units_[definition.unit].from_program;
-    const Statement& statement = *unit.statement;
-    const bool augmented = statement.kind == StatementKind::augmented_assign;
-    if (statement.kind != StatementKind::assign && !augmented) return;
-
-    const auto is_scalar = [this](const std::string& name) {
-      const Unit* source = unit_of(name);
-      return source == nullptr || source->scalar;
-    };
-    const auto is_scalar_or_data = [this, &is_scalar](const std::string& name) {
-      const Unit* source = unit_of(name);
-      return is_scalar(name) || source->data;
-    };
-    const auto is_tainted = [this](const std::string& name) {
-      const Unit* source = unit_of(name);
-      return source != nullptr && (source->tainted || source->data);
-    };
-    const auto holds = [&](const HelperFacts::NameTest& names_fit, const HelperFacts::CallTest& calls_fit) {
-      return helpers_.is_scalar(*statement.value, names_fit, calls_fit) && statement.text != "/" &&
-             statement.text != "@" && (!augmented || names_fit(statement.targets[0]->text)) &&
-             unpacks_what_it_can(statement);
-    };
-    const auto tainted_read = [&](const auto& read) { return units_[read.first.unit].tainted; };
-    const bool reads_source = unit.asks_program || std::any_of(unit.reads.begin(), unit.reads.end(), tainted_read);
-    const auto is_load = [&](const Expression& call) { return loads_scalar(call, is_scalar, reads_source); };
-    unit.scalar = holds(is_scalar, {});
-    unit.tainted = unit.scalar && reads_source;
-    unit.data = !unit.scalar && holds(is_scalar_or_data, is_load);
-    unit.divides =
-        helpers_.divides(*statement.value, is_tainted) ||
-        (augmented && (statement.text == "//" || statement.text == "%") && is_tainted(statement.targets[0]->text));
-  }
-
-  /// A tuple of values for a tuple of names, one value for one name.
-  bool unpacks_what_it_can(const Statement& statement) {
-    const HelperFacts::Facts* helper = helpers_.of_call(*statement.value);
-    const bool makes_tuple = statement.value->kind == ExpressionKind::tuple ||
-                             (helper != nullptr && helper->returns_tuple) || called(*statement.value) == "swizzle2d";
-    return std::all_of(statement.targets.begin(), statement.targets.end(), [makes_tuple](const auto& target) {
-      return (target->kind == ExpressionKind::tuple) == makes_tuple;
-    });
-  }
-
-  /// tl.load or an atomic operation on a scalar address that differs between programs or, for atomics, in time.
-  static bool loads_scalar(const Expression& value, const HelperFacts::NameTest& is_scalar, bool reads_source) {
-    if (called(value) == "to") {
-      const Expression& callee = *value.children[0];
-      return callee.kind == ExpressionKind::attribute && loads_scalar(*callee.children[0], is_scalar, reads_source);
-    }
-    if (!reads_memory(value)) return false;
-    const auto scalars = [&is_scalar](const Expression& expression) {
-      const std::vector<NameRead> reads = names_read(expression);
-      bool found = true;
-      for_each_expression(expression, [&found](const Expression& each) {
-        found = found && called(each) != "arange" && each.kind != ExpressionKind::subscript;
-      });
-      return found && std::all_of(reads.begin(), reads.end(),
-                                  [&is_scalar](const NameRead& read) { return is_scalar(read.name); });
-    };
-    if (value.children.size() < 2 || !scalars(*value.children[1])) return false;
-    return called(value) != "load" || (reads_source && value.children[0]->dotted_name() == "tl.load");
-  }
-
   // --- Annotations.
 
   void force_annotated() {
@@ -219,7 +55,7 @@ class Search {
         const ByteRange range = unit.statement->range;
         if (range.end <= block.begin || block.end <= range.begin) continue;
         if (range.begin < block.begin || block.end < range.end)
-          throw error({block.begin, block.begin}, "'tile_scheduler' begins or ends inside a statement",
+          throw error(block, "'tile_scheduler' begins or ends inside a statement",
                       "put begin and end around whole statements, directly in the kernel's body or in its loop over "
                       "tiles");
         unit.forced = true;
@@ -249,7 +85,7 @@ class Search {
         return unit.forced && block.begin <= unit.statement->range.begin && unit.statement->range.end <= block.end;
       });
       if (empty)
-        throw error({block.begin, block.begin}, "there is no statement between 'tile_scheduler' begin and end",
+        throw error(block, "there is no statement between 'tile_scheduler' begin and end",
                     "put begin before the first and end after the last statement that computes tile indices, directly "
                     "in the kernel's body or in its loop over tiles");
     }
@@ -272,9 +108,10 @@ class Search {
   // --- The frontier.
 
   bool is_used_by_work(const Definition& definition) const {
-    const auto users = users_.find(definition);
-    return users != users_.end() && std::any_of(users->second.begin(), users->second.end(),
-                                                [this](std::size_t user) { return units_[user].side == Side::work; });
+    const auto users = table_.users.find(definition);
+    return users != table_.users.end() &&
+           std::any_of(users->second.begin(), users->second.end(),
+                       [this](std::size_t user) { return units_[user].side == Side::work; });
   }
 
   /// Whether a tile's work can know the value: an index variable, or computed by the work itself.
@@ -534,8 +371,8 @@ class Search {
   }
 
   bool only_served(std::size_t unit, const std::string& name) const {
-    const auto users = users_.find({unit, name});
-    if (users == users_.end()) return false;
+    const auto users = table_.users.find({unit, name});
+    if (users == table_.users.end()) return false;
     bool served = false;
     for (const std::size_t user : users->second) {
       if (units_[user].side == Side::work) return false;
@@ -573,9 +410,8 @@ class Search {
   const Annotations& annotations_;
   mutable HelperFacts helpers_;  // remembers what it computed
   TileWalk walk_;
-  std::vector<Unit> units_;
-  std::map<std::string, std::size_t> current_;  ///< while units are added: who wrote a name last
-  std::map<Definition, std::vector<std::size_t>> users_;
+  UnitTable table_;
+  std::vector<Unit>& units_;  // the table's
 };
 
 }  // namespace

@@ -40,13 +40,6 @@ void append_names(const Expression& expression, std::vector<NameRead>& names) {
   });
 }
 
-/// tl.static_assert and the like say something about values and compute nothing.
-bool is_check(const Statement& statement) {
-  constexpr std::array<std::string_view, 4> kChecks = {"assume", "static_assert", "device_assert", "assert"};
-  return statement.kind == StatementKind::expression &&
-         (statement.value->kind == ExpressionKind::string || contains(kChecks, called(*statement.value)));
-}
-
 }  // namespace
 
 void for_each_expression(const Expression& expression, const std::function<void(const Expression&)>& visit) {
@@ -59,6 +52,12 @@ void for_each_statement(const Statement& statement, const std::function<void(con
   visit(statement);
   for (const auto& child : statement.body) for_each_statement(*child, visit);
   for (const auto& child : statement.orelse) for_each_statement(*child, visit);
+}
+
+bool is_check(const Statement& statement) {
+  constexpr std::array<std::string_view, 4> kChecks = {"assume", "static_assert", "device_assert", "assert"};
+  return statement.kind == StatementKind::expression &&
+         (statement.value->kind == ExpressionKind::string || contains(kChecks, called(*statement.value)));
 }
 
 std::vector<NameRead> names_read(const Expression& expression) {

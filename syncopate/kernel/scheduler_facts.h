@@ -34,6 +34,8 @@ std::vector<std::string> own_names_written(const Statement& statement);
 
 /// The last part of the name of a called function ("load" of tl.load and of a.load), or "" if it is no call.
 std::string_view called(const Expression& expression);
+/// Whether a statement says something about values and computes nothing: tl.assume, assertions, docstrings.
+bool is_check(const Statement& statement);
 /// Whether a call reads memory.
 bool reads_memory(const Expression& expression);
 

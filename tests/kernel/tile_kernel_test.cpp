@@ -819,7 +819,7 @@ def kernel(x, K):
         row = row + 1
     tl.store(x + row, 1.0)
 )",
-                 "\n    if pid > K", "begins or ends inside a statement", "whole statements");
+                 "# syncopate", "begins or ends inside a statement", "whole statements");
   expect_failure(R"(
 @triton.jit
 def kernel(x, K):
@@ -828,8 +828,7 @@ def kernel(x, K):
     # syncopate: tile_scheduler end
     tl.store(x + pid, 1.0)
 )",
-                 "\n    # syncopate: tile_scheduler end", "no statement between 'tile_scheduler' begin and end",
-                 "before the first");
+                 "# syncopate", "no statement between 'tile_scheduler' begin and end", "before the first");
 }
 
 TEST(AnnotationError, work_that_uses_more_than_the_annotations_allow) {
