@@ -42,13 +42,17 @@ struct TileSpace {
   std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
 };
 
-/// Analyses every tile of a launch with these arguments. For persistent kernels the tiles are those of the loop;
-/// for one-program-per-tile kernels the grid is the `grid` given (programs in all), or, when it is 0, the number of
-/// programs that writes every element of every written tensor.
-/// Throws UserError, at the kernel's line, if: an argument is missing or unknown; a tensor's declared shape, or
-/// element type, disagrees with a descriptor; an access falls outside its tensor; an address or a tile index or a
-/// branch around an access depends on data; an access is not a box; two tiles write the same element; or the kernel
-/// leaves part of an output unwritten.
+/// Analyses every tile of a launch with these arguments. For persistent kernels the tiles are those of the loop, walked
+/// by one program that advances tile by tile (an argument such as NUM_SMS that says how far a program advances need
+/// not be given and is ignored); what such a kernel reads before its loop counts as read by every tile. For
+/// one-program-per-tile kernels the grid is the `grid` given (programs in all), or, when it is 0: programs 0, 1, 2, ...
+/// until every element of every tensor written so far is written. A grid of several axes is found axis by axis from
+/// program (0, 0, 0): an axis ends where a program writes nothing, what its predecessor wrote, or outside a tensor.
+/// Throws UserError, at the kernel's line, if: an argument is missing or unknown; a tensor's declared shape disagrees
+/// with a descriptor (one of equally many dimensions must be the tensor itself; others may be views of it); an access
+/// falls outside its tensor; an address, a mask, a tile index, a branch or a loop bound depends on data or cannot be
+/// followed (an index that overflows 32 bits among them); an access is not a box; two tiles write the same element; or
+/// the kernel leaves part of an output unwritten.
 TileSpace analyse_tiles(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors,
                         std::int64_t grid = 0);
 

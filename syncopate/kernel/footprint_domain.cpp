@@ -343,9 +343,17 @@ FootprintValue FootprintDomain::with_new_dimension(const Value& value, const Val
   std::int64_t position = known_integer(axis, "a dimension", instruction);
   if (position < 0) position += rank + 1;
   if (position < 0 || position > rank) fail(instruction, "there is no such dimension", "");
-  std::array<int, kMaxLaneDimensions> source{};
-  for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < position ? d : d == position ? -1 : d - 1;
-  return rearranged(value, std::span(source.data(), at_index(rank + 1)));
+  const int dimension = static_cast<int>(position);
+  Value result;
+  result.take_type(value);
+  if (value.kind == ValueKind::boolean) {
+    std::array<int, kMaxLaneDimensions> source{};
+    for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < dimension ? d : d == dimension ? -1 : d - 1;
+    result.mask = rearrange(value.mask, std::span(source.data(), at_index(rank + 1)));
+  } else {
+    insert_dimension(value.form, dimension, result.form);
+  }
+  return result;
 }
 
 FootprintValue FootprintDomain::dot(const Instruction& instruction, Operands operands, const Value* registers) const {

@@ -471,6 +471,18 @@ void rearrange(const IndexForm& form, std::span<const int> source, IndexForm& fr
   }
 }
 
+void insert_dimension(const IndexForm& form, int position, IndexForm& fresh_result) {
+  fresh_result.base = form.base;
+  fresh_result.shape.rank = form.shape.rank + 1;
+  fresh_result.shape[position] = 1;
+  for (int old = 0; old < form.shape.rank; ++old) {
+    const int d = old < position ? old : old + 1;
+    fresh_result.shape[d] = form.shape[old];
+    fresh_result.slope[at_index(d)] = form.slope[at_index(old)];
+    if (form.bent(old)) fresh_result.set_bend(d, form.bend(old));
+  }
+}
+
 LaneMask rearrange(const LaneMask& mask, std::span<const int> source) {
   LaneMask result = LaneMask::all(rearrange(mask.shape, source));
   if (mask.empty()) return LaneMask::none(result.shape);

@@ -143,6 +143,8 @@ LaneMask broadcast_to(const LaneMask& mask, const LaneShape& shape);
 void rearrange(const IndexForm& form, std::span<const int> source, IndexForm& fresh_result);
 LaneMask rearrange(const LaneMask& mask, std::span<const int> source);
 LaneShape rearrange(const LaneShape& shape, std::span<const int> source);
+/// rearrange() for the commonest case: a new dimension of extent 1 before dimension `position`.
+void insert_dimension(const IndexForm& form, int position, IndexForm& fresh_result);
 /// Nothing if the result is no IndexForm.
 std::optional<IndexForm> reshape(const IndexForm& form, const LaneShape& shape);
 

@@ -166,6 +166,16 @@ TEST(IndexForm, ChangesOfShape) {
     rearrange(form, std::array{-1, 1, 0}, moved);
     for_each_lane(moved.shape,
                   [&](const Lanes& lanes) { EXPECT_EQ(value_at(moved, lanes), value_at(form, {lanes[2], lanes[1]})); });
+    for (int position = 0; position <= 2; ++position) {
+      IndexForm inserted, rearranged;
+      std::vector<int> source{0, 1};
+      source.insert(source.begin() + position, -1);
+      insert_dimension(form, position, inserted);
+      rearrange(form, source, rearranged);
+      ASSERT_EQ(inserted.shape, rearranged.shape);
+      for_each_lane(inserted.shape,
+                    [&](const Lanes& lanes) { EXPECT_EQ(value_at(inserted, lanes), value_at(rearranged, lanes)); });
+    }
     LaneShape wide = form.shape;
     wide.rank = 3;
     wide.extent = {3, form.shape[0], form.shape[1], 0, 0};
