@@ -125,6 +125,7 @@ void Caller::take_outputs() {
     const Buffer& about = world_.plan.buffers[buffer];
     if (!about.symmetric && !is_input(about)) poison(bytes, about.dtype);
   }
+  world_.memory.complete(rank_, launch_, agent_);
   take_outputs_(rank_, launch_, std::move(outputs));
 }
 

@@ -28,6 +28,7 @@ Memory::Memory(const Plan& plan, const History& history, const Describer& descri
 
 std::span<std::byte> Memory::read(int rank, int buffer, std::span<const Run> runs, EventId event,
                                   const SourceLocation& where) {
+  check_not_completed(rank, buffer, runs, event, "reads");
   RankMemory& memory = at(rank);
   const auto index = static_cast<std::size_t>(buffer);
   if (const auto conflict = memory.shadows[index].read(history_, event, runs))
@@ -37,11 +38,36 @@ std::span<std::byte> Memory::read(int rank, int buffer, std::span<const Run> run
 
 std::span<std::byte> Memory::write(int rank, int buffer, std::span<const Run> runs, EventId event,
                                    const SourceLocation& where) {
+  check_not_completed(rank, buffer, runs, event, "writes");
   RankMemory& memory = at(rank);
   const auto index = static_cast<std::size_t>(buffer);
   if (const auto conflict = memory.shadows[index].write(history_, event, runs))
     fail_write(rank, buffer, *conflict, event, where);
   return memory.buffers[index];
+}
+
+void Memory::complete(int rank, std::int64_t launch, int agent) {
+  RankMemory& memory = at(rank);
+  for (std::size_t buffer = 0; buffer < memory.shadows.size(); ++buffer) {
+    const auto conflict = memory.shadows[buffer].complete(history_, agent, launch);
+    if (!conflict) continue;
+    const char* verb = conflict->kind == ConflictKind::unordered_read ? "reads" : "writes";
+    throw Failure(Outcome::race,
+                  fmt::format("{}; rank {}'s caller completes launch {}, {}",
+                              sentence(conflict->partner, verb, rank, static_cast<int>(buffer), *conflict, {}), rank,
+                              launch, kNotOrdered));
+  }
+  memory.completed = launch;
+}
+
+void Memory::check_not_completed(int rank, int buffer, std::span<const Run> runs, EventId event,
+                                 const char* verb) const {
+  const std::int64_t completed = ranks_[static_cast<std::size_t>(rank)].completed;
+  if (runs.empty() || history_.event(event).launch > completed) return;
+  const Conflict conflict{ConflictKind::unordered_read, runs.front(), 0};
+  throw Failure(Outcome::race,
+                fmt::format("{}; rank {}'s caller has completed launch {} already, {}",
+                            sentence(event, verb, rank, buffer, conflict, {}), rank, completed, kNotOrdered));
 }
 
 std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {

@@ -28,6 +28,10 @@ class Memory {
   std::span<std::byte> write(int rank, int buffer, std::span<const Run> runs, EventId event,
                              const SourceLocation& where = {});
 
+  /// `agent`, the rank's caller, completes `launch`: nothing may be under way in the rank's buffers for that launch any
+  /// more, nor come later, since the buffers may now be overwritten or freed. Throws Failure.
+  void complete(int rank, std::int64_t launch, int agent);
+
   /// The bytes, without a check; for the machine itself.
   Bytes& bytes(int rank, int buffer) { return at(rank).buffers[static_cast<std::size_t>(buffer)]; }
   std::span<std::byte> runtime_bytes(int rank, RuntimeBuffer buffer);
@@ -44,10 +48,12 @@ class Memory {
     KernelTables tables;
     std::vector<std::int64_t> flags;
     std::int64_t epoch = 0;
+    std::int64_t completed = 0;  ///< the last launch that is complete
     std::array<std::int64_t, 8> record{};
   };
 
   RankMemory& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  void check_not_completed(int rank, int buffer, std::span<const Run> runs, EventId event, const char* verb) const;
   [[noreturn]] void fail_read(int rank, int buffer, const Conflict& conflict, EventId event,
                               const SourceLocation& where) const;
   [[noreturn]] void fail_write(int rank, int buffer, const Conflict& conflict, EventId event,

@@ -120,6 +120,9 @@ class Checker {
                  fmt::format("{} names rank {} of {}", where, view->rank, plan_.ranks));
           check_region(view->buffer, view->region, where);
         }
+        expect(transfer.source.rank == rank || transfer.destination.rank == rank,
+               fmt::format("{} of rank {} moves data from rank {} to rank {}", where, rank, transfer.source.rank,
+                           transfer.destination.rank));
         check_waits(transfer.waits, rank, where);
         check_raises(transfer.signals, where);
       }

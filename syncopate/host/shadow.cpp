@@ -118,9 +118,11 @@ std::optional<Conflict> Shadow::read(const History& history, EventId event, std:
         }))
       return conflict;
   }
+  const auto has_elements = [](const Run& run) { return run.count > 0; };
+  if (std::none_of(runs.begin(), runs.end(), has_elements)) return std::nullopt;
   RunSet& mine = reads_[event];
   for (const Run& run : runs)
-    if (run.count > 0) mine.add(run);
+    if (has_elements(run)) mine.add(run);
   return std::nullopt;
 }
 
@@ -141,6 +143,19 @@ std::optional<Conflict> Shadow::write(const History& history, EventId event, std
   }
   for (const Run& run : runs) std::fill_n(last_write_.begin() + run.offset, run.count, event);
   return std::nullopt;
+}
+
+std::optional<Conflict> Shadow::complete(const History& history, int agent, std::int64_t launch) {
+  const auto may_be_under_way = [&](EventId id) {
+    return id != 0 && history.event(id).launch <= launch && !history.knows(agent, id);
+  };
+  for (auto& [reader, read] : reads_)
+    if (may_be_under_way(reader)) return Conflict{ConflictKind::unordered_read, read.runs().front(), reader};
+  const Run whole{0, static_cast<std::int64_t>(last_write_.size())};
+  return for_each_writer(last_write_, whole, [&](EventId writer, const Run& part) -> std::optional<Conflict> {
+    if (may_be_under_way(writer)) return Conflict{ConflictKind::unordered_write, part, writer};
+    return std::nullopt;
+  });
 }
 
 void Shadow::forget(const History& history, const Clock& known) {

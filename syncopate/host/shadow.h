@@ -55,6 +55,10 @@ class Shadow {
   std::optional<Conflict> read(const History& history, EventId event, std::span<const Run> runs);
   std::optional<Conflict> write(const History& history, EventId event, std::span<const Run> runs);
 
+  /// Whether `agent`, who completes `launch` on this rank, knows of every access of that launch and those before it;
+  /// if not, the first access that may still be under way.
+  std::optional<Conflict> complete(const History& history, int agent, std::int64_t launch);
+
   EventId last_write(std::int64_t element) const { return last_write_[static_cast<std::size_t>(element)]; }
   /// Forgets reads that everybody who may still write knows of: `known[agent]` is the clock of `agent` that all know.
   void forget(const History& history, const Clock& known);

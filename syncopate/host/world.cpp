@@ -30,7 +30,8 @@ World::World(const Plan& the_plan, const RunOptions& the_options)
   }
   for (const RankProgram& program : plan.programs) all_tiles_ += static_cast<std::int64_t>(program.slots.size());
   all_tiles_ *= options.repeat;
-  tiles_between_reports_ = std::max<std::int64_t>(1, all_tiles_ / 200);
+  // Often enough for a person to see it move and for Ctrl-C to be heard, seldom enough to cost nothing.
+  tiles_between_reports_ = std::clamp<std::int64_t>(all_tiles_ / 200, 1, 64);
 }
 
 void World::suspend(int agent, Pending why) {

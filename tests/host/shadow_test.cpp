@@ -111,6 +111,30 @@ TEST_F(ShadowTest, BoundsAreChecked) {
   EXPECT_FALSE(write(id, {99, 1}));
 }
 
+TEST_F(ShadowTest, CompletionNeedsToKnowEveryAccessOfItsLaunch) {
+  const EventId writer = event(0, 1);
+  ASSERT_FALSE(write(writer, {10, 10}));
+  ASSERT_FALSE(write(event(0, 2), {50, 10})) << "of a later launch";
+  auto conflict = shadow.complete(history, 2, 1);
+  ASSERT_TRUE(conflict);
+  EXPECT_EQ(conflict->kind, ConflictKind::unordered_write);
+  EXPECT_EQ(conflict->partner, writer);
+  EXPECT_EQ(conflict->run.offset, 10);
+  EXPECT_EQ(conflict->run.count, 10);
+  history.join(2, history.clock(0));
+  EXPECT_FALSE(shadow.complete(history, 2, 1));
+  order(0, 1);
+  const EventId reader = event(1, 1);
+  ASSERT_FALSE(read(reader, {12, 2}));
+  conflict = shadow.complete(history, 2, 1);
+  ASSERT_TRUE(conflict);
+  EXPECT_EQ(conflict->kind, ConflictKind::unordered_read);
+  EXPECT_EQ(conflict->partner, reader);
+  EXPECT_EQ(conflict->run.offset, 12);
+  order(1, 2);
+  EXPECT_FALSE(shadow.complete(history, 2, 1));
+}
+
 TEST_F(ShadowTest, ForgetsOnlyReadsThatAllKnow) {
   ASSERT_FALSE(write(event(0, 1), {0, 100}));
   order(0, 1);
