@@ -189,8 +189,8 @@ TEST(Coverage, OnTopOfWhatTheCallerHolds) {
   back.signals.clear();
   plan.programs[0].queues[0].transfers.push_back(back);
   EXPECT_THAT(refutation(plan, "coverage"),
-              HasSubstr("a[0:4, 0:4] on rank 0 is filled twice in a launch: by the caller and by transfer 0.0 (a[0:4, "
-                        "0:4] from rank 1 to rank 0, at place 2 of queue 'rank 0 queue 0')"));
+              HasSubstr("a[0:4, 0:4] on rank 0 is filled twice in a launch: by transfer 0.0 (a[0:4, "
+                        "0:4] from rank 1 to rank 0, at place 2 of queue 'rank 0 queue 0') and by the caller"));
 }
 
 TEST(Coverage, WhatIsSentMustBeThere) {
