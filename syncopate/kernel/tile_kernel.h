@@ -25,13 +25,15 @@ struct TileScheduler {
   /// The variables that together name a tile, outermost first as the local kernel assigns them; everything the kernel
   /// reads or writes depends on the program id only through them.
   std::vector<std::string> index_variables;
-  /// Statements that exist only to compute the index variables; the emitter removes them. In source order.
+  /// Statements that exist only to compute the index variables; the emitter removes them. In source order, each with
+  /// all that is inside it. Nothing that stays uses what they assign, index variables aside.
   std::vector<const Statement*> statements;
   /// The persistent loop, or nullptr for program_per_tile.
   const Statement* loop = nullptr;
   /// For persistent_while: the statement that advances the tile counter (one of `statements`).
   const Statement* advance = nullptr;
-  /// The last of the statements that assign an index variable; a tile's work starts after it.
+  /// The last of the statements that assign an index variable; a tile's work starts after it. It is the loop where the
+  /// loop's own counter is the only index variable.
   const Statement* last_assignment = nullptr;
 };
 
