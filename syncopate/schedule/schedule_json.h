@@ -1,7 +1,6 @@
 // The text form of a schedule.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "syncopate/core/source.h"

@@ -34,6 +34,16 @@ TEST(ScheduleJson, EverythingSurvives) {
   EXPECT_NE(text.find("\"broadcast\""), std::string::npos);
 }
 
+TEST(ScheduleJson, TheDocumentedExampleIsAnAllGather) {
+  const auto page = SourceFile::read(SYNCOPATE_SOURCE_DIR "/docs/schedules.md");
+  const std::string fence = "```json\n";
+  const std::size_t begin = page->text().find(fence);
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t end = page->text().find("```", begin + fence.size());
+  const SourceFile file("example", page->text().substr(begin + fence.size(), end - begin - fence.size()));
+  EXPECT_NO_THROW(check_meaning(parse_schedule(file), &file));
+}
+
 TEST(ScheduleJson, ShippedExamplesAreAllGathers) {
   int seen = 0;
   for (const auto& entry : std::filesystem::directory_iterator(SYNCOPATE_SOURCE_DIR "/examples/schedules")) {
