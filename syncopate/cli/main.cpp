@@ -10,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
@@ -195,6 +196,9 @@ int main(int argc, char** argv) {
     return 130;
   } catch (const UserError& error) {
     fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  } catch (const std::system_error& error) {  // standard output is full or closed
+    fmt::print(stderr, "syncopate: the output could not be written ({})\n", error.code().message());
     return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "syncopate: {}\nThis is a defect of Syncopate; please report it with the command.\n",

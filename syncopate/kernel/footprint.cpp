@@ -269,6 +269,9 @@ class Analysis {
         tile.accesses.push_back({tensor_parameters_[t], std::move(recorded.reads[t]), std::move(recorded.writes[t])});
       }
     }
+    for (std::size_t t = 0; t < layouts_.size(); ++t)
+      if (const Instruction* read = domain_->unguarded_read(t))
+        space.unguarded_reads.emplace(tensor_parameters_[t], program_->locate(*read));
     return space;
   }
 

@@ -40,6 +40,9 @@ struct TileSpace {
   std::vector<std::string> axes;      ///< the index variables
   std::vector<std::int64_t> extents;  ///< per axis: largest index + 1
   std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
+  /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
+  /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
+  std::map<std::string, SourceLocation> unguarded_reads;
 };
 
 /// Analyses every tile of a launch with these arguments. For persistent kernels the tiles are those of the loop, walked

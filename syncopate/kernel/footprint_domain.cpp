@@ -28,6 +28,7 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
     : program_(std::move(program)),
       tensors_(std::move(tensors)),
       first_write_(tensors_.size()),
+      unguarded_read_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
       next_(shared_),
       current_(shared_) {

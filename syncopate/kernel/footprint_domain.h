@@ -45,6 +45,8 @@ class FootprintDomain {
   const RecordedAccesses& recorded(std::size_t tile) const { return tiles_[tile]; }
   /// What the kernel reads outside its loop, and every tile therefore depends on.
   const RecordedAccesses& shared_reads() const { return shared_; }
+  /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
+  const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
   std::string tile_name(std::size_t tile) const;
@@ -126,6 +128,7 @@ class FootprintDomain {
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
+  std::vector<const Instruction*> unguarded_read_;
 
   std::vector<std::int64_t> index_;  ///< of the current tile
   bool in_tile_ = false;

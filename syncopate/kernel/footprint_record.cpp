@@ -189,6 +189,10 @@ const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction 
 RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t parameter,
                                                const Instruction& instruction) {
   const bool outside = loop_begin_ != nullptr && (&instruction < loop_begin_ || &instruction > loop_end_);
+  if (direction == Direction::read && loop_begin_ != nullptr && (outside || &instruction < probe_)) {
+    const Instruction*& first = unguarded_read_[at_index(parameter)];
+    if (first == nullptr) first = &instruction;
+  }
   if (!outside) return &instruction < probe_ ? next_ : current_;
   if (direction == Direction::write)
     fail(instruction, fmt::format("this writes {} outside the loop over tiles", tensors_[at_index(parameter)].name),

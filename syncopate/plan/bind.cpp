@@ -225,6 +225,13 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
       throw UserError(tensor->placement_where,
                       fmt::format("tensor '{}' is gathered, but the kernel writes it", tensor->name),
                       "only tensors that the kernel reads can be gathered");
+    const auto early = space.unguarded_reads.find(parameter.name);
+    if (communicated && early != space.unguarded_reads.end())
+      throw UserError(
+          early->second,
+          fmt::format("tensor '{}' is gathered while the kernel runs, but this reads it outside the work of a tile",
+                      tensor->name),
+          "read it in the loop over tiles, after the tile indices");
     const auto communication = std::find_if(statement.communications.begin(), statement.communications.end(),
                                             [&](const CommunicationStatement& c) { return c.tensor == tensor->name; });
     const bool stated = communication != statement.communications.end();

@@ -68,6 +68,25 @@ TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"communicate.b.split", "2"}}), HasSubstr("tensor 'b' is not communicated"));
 }
 
+TEST(Bind, GatheredTensorsMayNotBeReadBeforeTheTiles) {
+  testing::TemporaryFolder folder;
+  std::string kernel = SourceFile::read(SYNCOPATE_SOURCE_DIR "/kernels/gemm.py")->text();
+  const std::string loop = "    for tile in tl.range(";
+  const std::size_t at = kernel.find(loop);
+  ASSERT_NE(at, std::string::npos);
+  // Even a read whose value is not used would run ahead of every wait.
+  const auto operator_with = [&](const std::string& line) {
+    std::string text = kernel;
+    folder.write("kernel.py", text.insert(at, line));
+    std::string op = SourceFile::read(kOperator)->text();
+    op.replace(op.find("../kernels/gemm.py"), 18, "kernel.py");
+    return folder.write("op.toml", op);
+  };
+  EXPECT_THAT(error_of({}, operator_with("    first = tl.load(a_ptr)\n")),
+              HasSubstr("tensor 'a' is gathered while the kernel runs, but this reads it outside the work of a tile"));
+  EXPECT_EQ(error_of({}, operator_with("    first = tl.load(b_ptr)\n")), "no error");
+}
+
 TEST(Bind, SplitLargerThanTheAxis) {
   EXPECT_THAT(error_of({{"communicate.a.split", "300"}}), HasSubstr("--set communicate.a.split=300: "));
   EXPECT_EQ(error_of({{"communicate.a.split", "256"}}), "no error");

@@ -1,0 +1,170 @@
+"""The command line as a black box: exit codes, messages, and what is left on disk.
+
+Usage: cli_test.py BINARY SOURCE_DIR
+"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BINARY, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+AG_GEMM = str(SOURCE / "operators/ag_gemm.toml")
+SMALL = ["--set", "kernel.args.M=256", "--set", "kernel.args.N=128", "--set", "kernel.args.K=64"]
+
+
+def run(*arguments, **keywords):
+    return subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=120, **keywords)
+
+
+class Cli(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.out = pathlib.Path(self.folder.name) / "out"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def write(self, name, text):
+        path = pathlib.Path(self.folder.name) / name
+        path.write_text(text)
+        return str(path)
+
+    def files(self):
+        return sorted(str(p.relative_to(self.folder.name)) for p in pathlib.Path(self.folder.name).rglob("*") if p.is_file())
+
+    def assert_user_error(self, result, *parts):
+        self.assertEqual(result.returncode, 2, result.stdout + result.stderr)
+        for part in parts:
+            self.assertIn(part, result.stderr)
+
+    # ------------------------------------------------------------------------------------------- what works
+
+    def test_compile_writes_two_files_and_a_summary(self):
+        result = run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.files(), ["out/fused.py", "out/plan.json"])
+        self.assertIn("a: shard(0) -> replicate, all-gather, direct, push, split 2", result.stdout)
+        plan = json.loads((self.out / "plan.json").read_text())
+        self.assertEqual(plan["ranks"], 4)
+        self.assertEqual(plan["kernel"]["fused_source"], (self.out / "fused.py").read_text())
+        compile((self.out / "fused.py").read_text(), "fused.py", "exec")
+
+    def test_same_bytes_twice(self):
+        first = pathlib.Path(self.folder.name) / "first"
+        run("compile", AG_GEMM, "--out", str(first))
+        run("compile", AG_GEMM, "--out", str(self.out))
+        for name in ("plan.json", "fused.py"):
+            self.assertEqual((first / name).read_bytes(), (self.out / name).read_bytes())
+
+    def test_the_plan_alone_is_enough(self):
+        run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
+        (self.out / "fused.py").unlink()
+        plan = str(self.out / "plan.json")
+        verified = run("verify", plan, cwd="/")
+        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        self.assertIn("no deadlock: proven", verified.stdout)
+        ran = run("run", plan, "--seed", "3", "--adversary", "--repeat", "2", cwd="/")
+        self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+        self.assertTrue(ran.stdout.endswith("result: bitwise equal to the unfused operator\n"), ran.stdout)
+        self.assertIn("rank 3", run("show", plan).stdout)
+
+    def test_set_overrides_anything(self):
+        result = run("run", AG_GEMM, "--set", "ranks=8", "--set", "kernel.args.M=512", "--set", "communicate.a.split=4",
+                     "--set", "communicate.a.algorithm=bidirectional_ring")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("ag_gemm on 8 ranks", result.stdout)
+        self.assertIn("bidirectional_ring, push, split 4", result.stdout)
+
+    def test_reals(self):
+        result = run("run", AG_GEMM, "--inputs", "reals", *SMALL)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_help_everywhere_with_an_example(self):
+        for command in ([], ["compile"], ["verify"], ["run"], ["show"]):
+            result = run(*command, "--help")
+            self.assertEqual(result.returncode, 0)
+            self.assertIn("Example:\n  syncopate ", result.stdout)
+
+    # ------------------------------------------------------------------------------------------- what is wrong
+
+    def test_command_line_mistakes(self):
+        self.assertEqual(run().returncode, 2)
+        self.assertEqual(run("frobnicate").returncode, 2)
+        self.assertEqual(run("run").returncode, 2)
+        self.assertEqual(run("compile", AG_GEMM).returncode, 2)
+        self.assertEqual(run("run", AG_GEMM, "--repeat", "0").returncode, 2)
+        self.assertEqual(run("run", AG_GEMM, "--seed", "x").returncode, 2)
+        self.assert_user_error(run("run", AG_GEMM, "--set", "ranks"), "--set ranks: not of the form key=value")
+        self.assert_user_error(run("show", AG_GEMM, "--set", "rank=2"), "--set rank=2: unknown key 'rank'", "did you mean 'ranks'?")
+
+    def test_missing_and_unreadable_files(self):
+        self.assert_user_error(run("run", "none.toml"), "none.toml: no such file")
+        self.assert_user_error(run("verify", "none.json"), "none.json: no such file")
+        self.assert_user_error(run("run", self.folder.name), "is a folder")
+        operator = self.write("op.toml", pathlib.Path(AG_GEMM).read_text())
+        self.assert_user_error(run("run", operator), "kernels/gemm.py: no such file")
+
+    def test_plans_that_were_damaged(self):
+        run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
+        text = (self.out / "plan.json").read_text()
+        self.assert_user_error(run("verify", self.write("cut.json", text[: len(text) // 2])), "cut.json:", "not valid JSON")
+        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 1', '"syncopate_plan": 0'))),
+                               "old.json:2:21: this plan is of version 0")
+        self.assert_user_error(run("run", self.write("edited.json", text.replace('"workers": 2', '"workers": 1', 1))),
+                               "was edited or damaged")
+        self.assert_user_error(run("run", str(self.out / "plan.json"), "--set", "ranks=2"), "a plan is complete")
+        self.assert_user_error(run("compile", str(self.out / "plan.json"), "--out", "x"), "this is a plan, not an operator file")
+
+    def test_kernels_that_cannot_be_used(self):
+        kernel = (SOURCE / "kernels/gemm.py").read_text()
+        operator = pathlib.Path(AG_GEMM).read_text().replace("../kernels/gemm.py", "kernel.py")
+
+        def error_of(text):
+            self.write("kernel.py", text)
+            return run("compile", self.write("op.toml", operator), "--out", str(self.out))
+
+        self.assert_user_error(error_of(kernel.replace("accumulator = tl.zeros(", "accumulator = = tl.zeros(")), "kernel.py:")
+        self.assert_user_error(error_of(kernel.replace("def gemm(", "def gem(")), "kernel.py", "gemm")
+        self.assert_user_error(error_of(kernel.replace("accumulator = tl.zeros(", "with x: pass\n        accumulator = tl.zeros(")),
+                               "kernel.py:")
+        self.assertEqual(self.files(), ["kernel.py", "op.toml"])
+
+    # ------------------------------------------------------------------------------------------- nothing is lost
+
+    def test_failures_leave_nothing_and_lose_nothing(self):
+        self.out.mkdir()
+        (self.out / "plan.json").write_text("mine")
+        result = run("compile", AG_GEMM, "--out", str(self.out), "--set", "communicate.a.split=100000")
+        self.assert_user_error(result, "split is 100000")
+        self.assertEqual((self.out / "plan.json").read_text(), "mine")
+        self.assertEqual(self.files(), ["out/plan.json"])
+        blocked = self.write("file", "x")
+        self.assert_user_error(run("compile", AG_GEMM, "--out", blocked + "/deeper"), "file/deeper")
+        self.assertEqual(self.files(), ["file", "out/plan.json"])
+
+    def test_interrupt_is_clean(self):
+        process = subprocess.Popen([BINARY, "run", AG_GEMM, "--repeat", "100000"], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, text=True, cwd=self.folder.name)
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=20)
+        self.assertEqual(process.returncode, 130, out + err)
+        self.assertIn("interrupted", err)
+        self.assertEqual(self.files(), [])
+
+    def test_full_disk_is_noticed(self):
+        if not os.path.exists("/dev/full"):
+            self.skipTest("no /dev/full here")
+        with open("/dev/full", "w") as full:
+            result = subprocess.run([BINARY, "show", AG_GEMM], stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("could not be written", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]])
