@@ -11,7 +11,7 @@ BELOW = {
     "kernel": ["core"],
     "schedule": ["core"],
     "plan": ["core", "kernel", "schedule"],
-    "verify": ["core", "plan"],
+    "verify": ["core", "schedule", "plan"],
     "emit": ["core", "kernel", "plan"],
     "host": ["core", "kernel", "schedule", "plan"],
     "driver": ["core", "kernel", "schedule", "plan", "emit"],

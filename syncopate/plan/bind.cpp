@@ -162,7 +162,7 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   Schedule schedule = parse_schedule(*file);
   check_file_schedule(schedule, logical, statement.ranks, *file);
   check_meaning(schedule, file.get());
-  return expand_collectives(schedule, {communication.options.algorithm, communication.options.initiator, 1});
+  return expand_collectives(schedule, {}, file.get());
 }
 
 std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& buffers) {
