@@ -153,8 +153,9 @@ class FormCheck {
                    tile.index.size(), plan_.kernel.axes.size()))
         return false;
       for (std::size_t a = 0; a < tile.index.size(); ++a)
-        require(tile.index[a] >= 0 && tile.index[a] < plan_.kernel.extents[a], "{}: axis {} goes from 0 to {}",
-                describe(tile), plan_.kernel.axes[a], plan_.kernel.extents[a] - 1);
+        require(tile.index[a] >= 0 && tile.index[a] < plan_.kernel.extents[a],
+                "{}: axis {} has indices from 0 up to, not including, {}", describe(tile), plan_.kernel.axes[a],
+                plan_.kernel.extents[a]);
       require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
       if (!accesses_are_good(tile, tile.reads) || !accesses_are_good(tile, tile.writes)) return false;
     }
