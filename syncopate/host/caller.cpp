@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "syncopate/host/inputs.h"
+#include "syncopate/plan/inputs.h"
 
 namespace syncopate::host {
 

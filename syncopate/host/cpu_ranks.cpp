@@ -11,10 +11,11 @@
 #include "syncopate/host/failure.h"
 #include "syncopate/host/host.h"
 #include "syncopate/host/queue_agent.h"
-#include "syncopate/host/references.h"
 #include "syncopate/host/unfused.h"
 #include "syncopate/host/worker_agent.h"
 #include "syncopate/host/world.h"
+#include "syncopate/plan/difference.h"
+#include "syncopate/plan/references.h"
 
 namespace syncopate::host {
 namespace {
@@ -175,7 +176,7 @@ std::string_view name_of(Outcome outcome) {
 
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options) {
   check_internal(options.repeat >= 1, "a run needs at least one launch");
-  if (const auto problem = host::broken_reference(plan)) {
+  if (const auto problem = broken_reference(plan)) {
     RunReport report;
     report.outcome = Outcome::bad_access;
     report.message = *problem;

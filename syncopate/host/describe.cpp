@@ -5,18 +5,9 @@
 
 #include <algorithm>
 
-namespace syncopate::host {
+#include "syncopate/plan/difference.h"
 
-Region element_region(std::int64_t element, const Shape& shape) {
-  Region region = Region::whole(shape);
-  for (int d = region.dimensions() - 1; d >= 0; --d) {
-    const std::int64_t extent = std::max<std::int64_t>(shape[static_cast<std::size_t>(d)], 1);
-    const std::int64_t index = element % extent;
-    region[d] = {index, index + 1};
-    element /= extent;
-  }
-  return region;
-}
+namespace syncopate::host {
 
 std::string Describer::agent(int agent) const {
   const Agent& who = layout_.at(agent);

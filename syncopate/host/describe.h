@@ -36,7 +36,4 @@ class Describer {
   const AgentLayout& layout_;
 };
 
-/// The box of one element.
-Region element_region(std::int64_t element, const Shape& shape);
-
 }  // namespace syncopate::host

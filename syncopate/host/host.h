@@ -10,15 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan.h"
 
 namespace syncopate {
-
-/// What the inputs hold. Every rank and every launch gets different values.
-enum class InputKind : std::uint8_t {
-  small_integers,  ///< integers small enough that sums of products are exact; any stale or missing chunk shows
-  reals,           ///< uniform in [-1, 1], rounded to the tensor's type
-};
 
 struct RunOptions {
   std::uint64_t seed = 0;  ///< fixes inputs and interleaving
@@ -38,9 +33,6 @@ enum class Outcome : std::uint8_t {
   wrong_result,  ///< executed, but an output differs
 };
 std::string_view name_of(Outcome outcome);
-
-/// Bytes of one buffer on one rank, row-major.
-using Bytes = std::vector<std::byte>;
 
 /// What went in and came out of one launch, for checks by the caller.
 struct LaunchData {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "syncopate/host/failure.h"
-#include "syncopate/host/inputs.h"
+#include "syncopate/plan/inputs.h"
 
 namespace syncopate::host {
 namespace {

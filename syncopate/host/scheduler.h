@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "syncopate/host/agents.h"
-#include "syncopate/host/random.h"
+#include "syncopate/plan/random.h"
 
 namespace syncopate::host {
 

@@ -2,11 +2,9 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "syncopate/host/describe.h"
 #include "syncopate/host/host.h"
 
 namespace syncopate::host {
@@ -18,9 +16,5 @@ std::shared_ptr<const Program> load_program(const std::string& file, const std::
 /// run_unfused() with the kernel loaded.
 std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Program>& local,
                                const std::vector<Bytes>& inputs);
-
-/// Says where the outputs of a rank first differ from the expected ones, bit by bit; nothing if they are equal.
-std::optional<std::string> first_difference(const Plan& plan, int rank, std::int64_t launch,
-                                            const std::vector<Bytes>& outputs, const std::vector<Bytes>& expected);
 
 }  // namespace syncopate::host

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "syncopate/host/failure.h"
-#include "syncopate/host/inputs.h"
+#include "syncopate/plan/inputs.h"
 
 namespace syncopate::host {
 
@@ -83,7 +83,8 @@ void World::raise(int agent, int signal, std::int64_t launch) {
 
 const std::vector<Bytes>& World::inputs(int rank, std::int64_t launch) {
   auto found = inputs_.find(launch);
-  if (found == inputs_.end()) found = inputs_.emplace(launch, launch_inputs(plan, options, launch)).first;
+  if (found == inputs_.end())
+    found = inputs_.emplace(launch, launch_inputs(plan, options.seed, options.inputs, launch)).first;
   return found->second[static_cast<std::size_t>(rank)];
 }
 

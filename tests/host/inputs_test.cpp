@@ -1,4 +1,4 @@
-#include "syncopate/host/inputs.h"
+#include "syncopate/plan/inputs.h"
 
 #include <gtest/gtest.h>
 
@@ -57,16 +57,16 @@ TEST(Inputs, RealsFillTheIntervalAndAreRounded) {
 
 TEST(Inputs, DifferByRankAndLaunchUnlessShared) {
   const Plan plan = test::small_plan({.ranks = 3});
-  RunOptions options;
-  const auto first = launch_inputs(plan, options, 1);
-  EXPECT_EQ(first, launch_inputs(plan, options, 1));
+  std::uint64_t seed = 0;
+  const auto first = launch_inputs(plan, seed, InputKind::small_integers, 1);
+  EXPECT_EQ(first, launch_inputs(plan, seed, InputKind::small_integers, 1));
   EXPECT_EQ(first[0][0], first[2][0]) << "a is one tensor";
   EXPECT_NE(first[0][1], first[2][1]) << "every rank has its own b";
   EXPECT_TRUE(first[0][2].empty()) << "c is an output";
-  const auto second = launch_inputs(plan, options, 2);
+  const auto second = launch_inputs(plan, seed, InputKind::small_integers, 2);
   EXPECT_NE(first[0][0], second[0][0]);
-  options.seed = 1;
-  EXPECT_NE(first[0][0], launch_inputs(plan, options, 1)[0][0]);
+  seed = 1;
+  EXPECT_NE(first[0][0], launch_inputs(plan, seed, InputKind::small_integers, 1)[0][0]);
 }
 
 }  // namespace

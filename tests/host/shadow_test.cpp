@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "syncopate/host/random.h"
+#include "syncopate/plan/random.h"
 
 namespace syncopate::host {
 namespace {

@@ -1,13 +1,13 @@
-#include "syncopate/host/inputs.h"
+#include "syncopate/plan/inputs.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 
-#include "syncopate/host/random.h"
+#include "syncopate/plan/random.h"
 
-namespace syncopate::host {
+namespace syncopate {
 namespace {
 
 /// Any element but a floating one of eight bytes, which load_element does not know.
@@ -112,7 +112,8 @@ std::vector<bool> written_by_tiles(const Plan& plan) {
   return written;
 }
 
-std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions& options, std::int64_t launch) {
+std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t seed, InputKind kind,
+                                              std::int64_t launch) {
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   std::vector<std::vector<Bytes>> inputs(ranks, std::vector<Bytes>(plan.buffers.size()));
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
@@ -123,13 +124,13 @@ std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, const RunOptions
         inputs[rank][buffer] = inputs[0][buffer];
         continue;
       }
-      std::uint64_t stream = mix_bits(options.seed + 1);
+      std::uint64_t stream = mix_bits(seed + 1);
       for (const std::uint64_t part : {static_cast<std::uint64_t>(launch), std::uint64_t{buffer}, std::uint64_t{rank}})
         stream = mix_bits(stream ^ mix_bits(part + 1));
-      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), options.inputs, stream);
+      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), kind, stream);
     }
   }
   return inputs;
 }
 
-}  // namespace syncopate::host
+}  // namespace syncopate

@@ -6,11 +6,11 @@
 
 #include "syncopate/plan/plan.h"
 
-namespace syncopate::host {
+namespace syncopate {
 
 /// The first index that points nowhere (a rank, buffer, signal, tile or flag that the plan does not have; a wait for a
 /// signal that lives on another rank; a transfer that its queue's rank has no part in), in words. A wrong region of a
 /// transfer is not among them: it is found when the transfer runs.
 std::optional<std::string> broken_reference(const Plan& plan);
 
-}  // namespace syncopate::host
+}  // namespace syncopate

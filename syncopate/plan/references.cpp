@@ -1,10 +1,10 @@
-#include "syncopate/host/references.h"
+#include "syncopate/plan/references.h"
 
 #include <fmt/format.h>
 
 #include <vector>
 
-namespace syncopate::host {
+namespace syncopate {
 namespace {
 
 bool in(std::int64_t index, std::size_t count) { return index >= 0 && index < static_cast<std::int64_t>(count); }
@@ -137,4 +137,4 @@ class Checker {
 
 std::optional<std::string> broken_reference(const Plan& plan) { return Checker(plan).check(); }
 
-}  // namespace syncopate::host
+}  // namespace syncopate

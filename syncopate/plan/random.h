@@ -1,9 +1,9 @@
-// The machine's only source of chance: a small generator whose numbers are the same on every platform.
+// The only source of chance in runs of a plan: a small generator whose numbers are the same on every platform.
 #pragma once
 
 #include <cstdint>
 
-namespace syncopate::host {
+namespace syncopate {
 
 /// Steele, Lea, Flood: "Fast splittable pseudorandom number generators" (2014), the 64-bit finaliser.
 constexpr std::uint64_t mix_bits(std::uint64_t bits) {
@@ -23,4 +23,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace syncopate::host
+}  // namespace syncopate
