@@ -313,6 +313,29 @@ TEST(NoOverwrite, AChunkThatTheNeighbourStillTakes) {
   EXPECT_THAT(proof.to_string(), HasSubstr("while transfer 2."));
 }
 
+TEST(NoOverwrite, AChunkThatIsStillHandedOn) {
+  Plan plan = right(Route::ring_push, 3);
+  for (Tile& tile : plan.tiles) tile.reads.clear();  // only transfers read
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  transfer(plan, 0, 0).waits.clear();
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no overwrite of live data"});
+  EXPECT_THAT(refutation(plan, "no overwrite of live data"),
+              AllOf(HasSubstr("transfer 0.0 (a[0:4, 0:4] from rank 0 to rank 1, at place 0 of queue 'rank 0 queue 0') "
+                              "may overwrite a[0:4, 0:4] while transfer 1.2"),
+                    HasSubstr("still sends it")));
+}
+
+TEST(NoOverwrite, ALaunchIsCompleteOnlyWhenItsBuffersAreQuiet) {
+  Plan plan = right(Route::direct_push);
+  for (Tile& tile : plan.tiles) tile.reads.clear();
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  for (Slot& slot : plan.programs[1].slots) slot.waits.clear();
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no overwrite of live data"});
+  EXPECT_THAT(refutation(plan, "no overwrite of live data"),
+              AllOf(HasSubstr("rank 1 may complete a launch while transfer 0.0"), HasSubstr("still writes a[0:4, 0:4]"),
+                    HasSubstr("2. its caller frees the buffer")));
+}
+
 TEST(NoDeadlock, ACycleThroughQueues) {
   Plan plan = right(Route::ring_push, 3);
   // Every rank hands on first what it has yet to receive.
