@@ -58,6 +58,7 @@ class Machine {
           registers[instruction.result] = value(0);
           break;
         case Opcode::jump:
+          if (static_cast<std::size_t>(instruction.target) < counter_) count_turn(instruction);
           counter_ = static_cast<std::size_t>(instruction.target);
           break;
         case Opcode::branch_false:
@@ -79,6 +80,7 @@ class Machine {
           break;
         case Opcode::probe:
           domain.probe(instruction, registers);
+          turns_ = 0;
           break;
         case Opcode::wait:
           if (!domain.wait(instruction, registers)) {
@@ -92,17 +94,31 @@ class Machine {
         default:
           domain.execute(instruction, registers);
           if constexpr (stop_after_access) {
-            if (is_access(instruction.opcode)) return state_;
+            if (is_access(instruction.opcode)) {
+              turns_ = 0;
+              return state_;
+            }
           }
           break;
       }
     }
   }
 
+  /// Turns of loops after which a tile (or, when run from access to access, the way to the next access) is taken to
+  /// have no end: far more than a tile of any use has, and still only seconds.
+  static constexpr std::int64_t kMostTurns = 10'000'000;
+
  private:
+  void count_turn(const Instruction& instruction) {
+    if (++turns_ > kMostTurns)
+      throw UserError(program_->locate(instruction), "this loop does not seem to end",
+                      "a tile may take 10 million turns of its loops; see that the condition becomes false");
+  }
+
   std::shared_ptr<const Program> program_;
   std::vector<Value> registers_;
   std::size_t counter_ = 0;  ///< the next instruction
+  std::int64_t turns_ = 0;   ///< of loops, since the last probe, or the last access that stopped
   MachineState state_ = MachineState::running;
 };
 

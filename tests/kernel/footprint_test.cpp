@@ -714,6 +714,11 @@ TEST(FootprintError, DependenceOnData) {
       2, {"the shape of a descriptor depends on data (loaded at line 9)"});
 }
 
+TEST(FootprintError, ALoopWithoutAnEnd) {
+  expect_body_error("    k = 0\n    while k < n:\n        k = k * 1\n    tl.store(out_ptr + offsets, k)\n", 2,
+                    {"this loop does not seem to end"});
+}
+
 TEST(FootprintError, AccessesThatAreNoBoxes) {
   expect_body_error("    tl.store(out_ptr + offsets * 2, tl.load(x_ptr + offsets))\n", 1,
                     {"tile (0) writes elements of out that are not a box of its shape 32", "strides"});
