@@ -16,22 +16,27 @@ struct Family {
   std::string algorithm;
   std::string initiator;
   int ranks;
-  std::string name() const { return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+  bool gather_b = false;
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (gather_b ? "_and_b" : "");
+  }
 };
 
 Plan compiled(const Family& family) {
-  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm_pointers.toml",
-                          {{"ranks", std::to_string(family.ranks)},
-                           {"kernel.args.M", "44"},
-                           {"kernel.args.N", "24"},
-                           {"kernel.args.K", "20"},
-                           {"kernel.args.BLOCK_M", "16"},
-                           {"kernel.args.BLOCK_N", "16"},
-                           {"kernel.args.BLOCK_K", "16"},
-                           {"launch.workers", "2"},
-                           {"communicate.a.algorithm", family.algorithm},
-                           {"communicate.a.initiator", family.initiator},
-                           {"communicate.a.split", "2"}});
+  std::vector<Override> overrides = {{"ranks", std::to_string(family.ranks)},
+                                     {"kernel.args.M", "44"},
+                                     {"kernel.args.N", "24"},
+                                     {"kernel.args.K", "20"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"},
+                                     {"communicate.a.algorithm", family.algorithm},
+                                     {"communicate.a.initiator", family.initiator},
+                                     {"communicate.a.split", "2"}};
+  if (family.gather_b)
+    overrides.insert(overrides.end(), {{"tensors.b.before", "\"shard(1)\""}, {"tensors.b.inside", "replicate"}});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm_pointers.toml", overrides);
 }
 
 /// The first seed, plain or hostile, under which CPU ranks find something wrong; "" if none does.
@@ -77,7 +82,9 @@ std::vector<Family> families() {
   std::vector<Family> all;
   for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
     for (const char* initiator : {"push", "pull"})
-      for (const int ranks : {2, 3}) all.push_back({algorithm, initiator, ranks});
+      for (const int ranks : {2, 3}) all.push_back({algorithm, initiator, ranks, false});
+  all.push_back({"ring", "push", 2, true});
+  all.push_back({"direct", "pull", 2, true});
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),

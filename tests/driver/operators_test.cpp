@@ -23,11 +23,12 @@ struct Case {
   int n = 64;
   int k = 64;
   int workers = 3;
+  bool gather_b = false;  ///< b too, along its columns, pulled in two chunks
 
   std::string name() const {
     return kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" +
            std::to_string(split) + "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" +
-           std::to_string(workers) + "workers";
+           std::to_string(workers) + "workers" + (gather_b ? "_and_b" : "");
   }
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
@@ -38,19 +39,24 @@ Plan compiled(const Case& c) {
   const auto arg = [&](const char* usual, const char* other) {
     return std::string("kernel.args.") + (helper ? other : usual);
   };
-  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/" + c.kernel + ".toml",
-                          {{"ranks", std::to_string(c.ranks)},
-                           {arg("M", "rows"), std::to_string(c.m)},
-                           {arg("N", "cols"), std::to_string(c.n)},
-                           {arg("K", "depth"), std::to_string(c.k)},
-                           {arg("BLOCK_M", "TILE_R"), "16"},
-                           {arg("BLOCK_N", "TILE_C"), "16"},
-                           {arg("BLOCK_K", "TILE_D"), "16"},
-                           {arg("GROUP_M", "BAND"), "2"},
-                           {"launch.workers", std::to_string(c.workers)},
-                           {"communicate." + tensor + ".algorithm", c.algorithm},
-                           {"communicate." + tensor + ".initiator", c.initiator},
-                           {"communicate." + tensor + ".split", std::to_string(c.split)}});
+  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
+                                     {arg("M", "rows"), std::to_string(c.m)},
+                                     {arg("N", "cols"), std::to_string(c.n)},
+                                     {arg("K", "depth"), std::to_string(c.k)},
+                                     {arg("BLOCK_M", "TILE_R"), "16"},
+                                     {arg("BLOCK_N", "TILE_C"), "16"},
+                                     {arg("BLOCK_K", "TILE_D"), "16"},
+                                     {arg("GROUP_M", "BAND"), "2"},
+                                     {"launch.workers", std::to_string(c.workers)},
+                                     {"communicate." + tensor + ".algorithm", c.algorithm},
+                                     {"communicate." + tensor + ".initiator", c.initiator},
+                                     {"communicate." + tensor + ".split", std::to_string(c.split)}};
+  if (c.gather_b)
+    overrides.insert(overrides.end(), {{"tensors.b.before", "\"shard(1)\""},
+                                       {"tensors.b.inside", "replicate"},
+                                       {"communicate.b.initiator", "pull"},
+                                       {"communicate.b.split", "2"}});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/" + c.kernel + ".toml", overrides);
 }
 
 std::vector<Case> all_cases() {
@@ -85,6 +91,15 @@ std::vector<Case> all_cases() {
       c.n = 40;
       c.k = 24;
       cases.push_back(c);
+    }
+  // Two gathered tensors, each with a schedule of its own.
+  for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
+    for (const char* initiator : {"push", "pull"}) {
+      Case both;
+      both.algorithm = algorithm;
+      both.initiator = initiator;
+      both.gather_b = true;
+      cases.push_back(both);
     }
   // More ranks than shards with rows: torch.chunk leaves the last ranks empty.
   Case empty;
