@@ -201,9 +201,9 @@ std::string tile_picture(const Plan& plan, int rank) {
       for (std::int64_t c = 0; c < columns; c += column_step) {
         const auto cell = cells.find({r, c});
         if (cell == cells.end())
-          text += fmt::format("{:>{}}", "", width + 3);
+          text += std::string(static_cast<std::size_t>(width) + 3, ' ');
         else
-          text += fmt::format("{:>{}}{} ", cell->second.first, width + 1, phase_symbol(cell->second.second));
+          text += fmt::format(" {:>{}}:{}", cell->second.first, width, phase_symbol(cell->second.second));
       }
       text += '\n';
     }

@@ -30,7 +30,7 @@ TEST(Print, SummaryHoldsTheFigures) {
 TEST(Print, PictureMarksChunks) {
   const std::string text = tile_picture(demo(), 1);
   // Rank 1 starts with its own rows 2 and 3 (positions 0 to 7), then hears from rank 0.
-  EXPECT_THAT(text, HasSubstr("  0.   2.   4.   6."));
+  EXPECT_THAT(text, HasSubstr("  0:.  2:.  4:.  6:."));
   EXPECT_THAT(text, HasSubstr("1 a[0:128, 0:512] at rank 1"));
 }
 
