@@ -14,8 +14,9 @@ BELOW = {
     "verify": ["core", "schedule", "plan"],
     "emit": ["core", "kernel", "plan"],
     "host": ["core", "kernel", "schedule", "plan"],
+    "cuda": ["core", "kernel", "schedule", "plan"],
     "driver": ["core", "kernel", "schedule", "plan", "emit"],
-    "cli": ["core", "kernel", "schedule", "plan", "verify", "emit", "host", "driver"],
+    "cli": ["core", "kernel", "schedule", "plan", "verify", "emit", "host", "cuda", "driver"],
 }
 
 

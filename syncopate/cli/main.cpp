@@ -10,8 +10,12 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <system_error>
 
+#include "syncopate/cuda/doctor.h"
+#include "syncopate/cuda/run.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
 #include "syncopate/plan/print.h"
@@ -36,6 +40,8 @@ struct Options {
   std::string out;
   RunOptions run;
   std::string inputs = "integers";
+  std::string on = "cpu";
+  GpuRunOptions gpu;
 };
 
 std::vector<Override> overrides_of(const Options& options) {
@@ -82,13 +88,13 @@ class ProgressLine {
   ~ProgressLine() {
     if (shown_) fmt::print(stderr, "\r\x1b[K");
   }
-  void operator()(std::int64_t done, std::int64_t all) {
+  void operator()(std::int64_t done, std::int64_t all, const char* what) {
     check_interrupted();
     const auto now = std::chrono::steady_clock::now();
     if (isatty(2) == 0 || now - last_ < std::chrono::milliseconds(200)) return;
     last_ = now;
     shown_ = true;
-    fmt::print(stderr, "\r\x1b[K  {} of {} tiles", done, all);
+    fmt::print(stderr, "\r\x1b[K  {} of {} {}", done, all, what);
     std::fflush(stderr);
   }
 
@@ -106,13 +112,53 @@ void print_run(const Plan& plan, const RunOptions& run, const RunReport& report)
              report.steps);
 }
 
+/// Compiled kernels are kept where the system keeps what can be made again.
+std::string cache_folder() {
+  const auto variable = [](const char* name) -> std::filesystem::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  if (const auto cache = variable("XDG_CACHE_HOME"); !cache.empty()) return cache / "syncopate";
+  if (const auto home = variable("HOME"); !home.empty()) return home / ".cache" / "syncopate";
+  return std::filesystem::temp_directory_path() / "syncopate";
+}
+
+int run_on_gpu(const Plan& plan, Options& options) {
+  GpuRunOptions& gpu = options.gpu;
+  if (options.run.adversary)
+    throw UserError({"--adversary"}, "a GPU cannot be told to be late", "leave it out, or run on CPU ranks");
+  gpu.seed = options.run.seed;
+  gpu.repeat = options.run.repeat;
+  gpu.inputs = options.run.inputs;
+  if (gpu.compile.cache.empty()) gpu.compile.cache = cache_folder();
+  GpuRunReport report;
+  {
+    ProgressLine line;
+    gpu.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all, "launches"); };
+    report = syncopate::run_on_gpu(plan, gpu);
+  }
+  fmt::print("{}", summary(plan));
+  fmt::print("  {:<14}{} of {} launch{} of {} on {}{}, seed {}\n", "executed", report.launches, gpu.repeat,
+             gpu.repeat == 1 ? "" : "es", plan.kernel.fused_function, report.device,
+             gpu.share ? fmt::format(" shared by {} ranks", plan.ranks) : fmt::format(" x {}", plan.ranks), gpu.seed);
+  fmt::print("  {:<14}{} tiles, {} transfers; the host stops every {} launches to check\n", "", report.tiles,
+             report.transfers, report.launches_at_a_stretch);
+  if (report.outcome == GpuOutcome::right) {
+    fmt::print("result: bitwise equal to the local kernel on the same GPU\n");
+    return 0;
+  }
+  fmt::print("result: {}\n{}\n", name_of(report.outcome), report.message);
+  return 1;
+}
+
 int run(Options options) {
   const Plan plan = load(options);
   options.run.inputs = options.inputs == "reals" ? InputKind::reals : InputKind::small_integers;
+  if (options.on == "gpu") return run_on_gpu(plan, options);
   RunReport report;
   {
     ProgressLine line;
-    options.run.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all); };
+    options.run.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all, "tiles"); };
     report = run_on_cpu_ranks(plan, options.run);
   }
   fmt::print("{}", summary(plan));
@@ -152,7 +198,8 @@ int dispatch(int argc, char** argv) {
   add_operator_options(*verify_command, options, true);
   verify_command->footer("Example:\n  syncopate verify out/plan.json");
 
-  CLI::App* run_command = app.add_subcommand("run", "execute on CPU ranks and compare with the unfused operator");
+  CLI::App* run_command =
+      app.add_subcommand("run", "execute on CPU ranks or GPUs and compare with the unfused operator");
   add_operator_options(*run_command, options, true);
   run_command->add_option("--seed", options.run.seed, "fixes inputs and interleaving")->type_name("N");
   run_command->add_flag("--adversary", options.run.adversary, "delay transfers and signals as long as legal");
@@ -162,16 +209,43 @@ int dispatch(int argc, char** argv) {
   run_command->add_option("--inputs", options.inputs, "integers (exact) or reals")
       ->check(CLI::IsMember({"integers", "reals"}))
       ->type_name("KIND");
+  run_command->add_option("--on", options.on, "cpu (ranks of the machine in software) or gpu")
+      ->check(CLI::IsMember({"cpu", "gpu"}))
+      ->type_name("WHERE");
+  run_command->add_flag("--share", options.gpu.share, "on gpu: all ranks on one, each on its share of the SMs");
+  run_command->add_option("--time-limit", options.gpu.time_limit, "on gpu: seconds that one wait may take (10)")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->type_name("SECONDS");
+  run_command->add_option("--python", options.gpu.compile.python, "on gpu: a Python that has Triton (python3)")
+      ->type_name("PATH");
+  run_command
+      ->add_option("--cache", options.gpu.compile.cache, "on gpu: folder of compiled kernels (~/.cache/syncopate)")
+      ->type_name("DIR");
+  run_command->add_option("--warps", options.gpu.compile.warps, "on gpu: warps of a thread block (4)")
+      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
+      ->type_name("N");
+  run_command->add_option("--stages", options.gpu.compile.stages, "on gpu: depth of software pipelines (3)")
+      ->check(CLI::Range(1, 16))
+      ->type_name("N");
   run_command->footer("Example:\n  syncopate run operators/ag_gemm.toml --seed 7 --adversary --repeat 3");
 
   CLI::App* show_command = app.add_subcommand("show", "the plan in words: schedule, tile order, waits");
   add_operator_options(*show_command, options, true);
   show_command->footer("Example:\n  syncopate show operators/ag_gemm.toml --set communicate.a.algorithm=ring");
 
+  CLI::App* doctor_command = app.add_subcommand("doctor", "what this machine has, and what of Syncopate works here");
+  doctor_command->add_option("--python", options.gpu.compile.python, "a Python that may have Triton (python3)")
+      ->type_name("PATH");
+  doctor_command->footer("Example:\n  syncopate doctor");
+
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (doctor_command->parsed()) {
+    fmt::print("{}", cuda::doctor({.python = options.gpu.compile.python}));
+    return 0;
   }
   if (compile_command->parsed()) return compile(options);
   if (verify_command->parsed()) return verify(options);

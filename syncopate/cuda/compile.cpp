@@ -1,0 +1,157 @@
+#include "syncopate/cuda/compile.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include "syncopate/core/files.h"
+#include "syncopate/core/json.h"
+#include "syncopate/core/text.h"
+#include "syncopate/cuda/compile_child.h"
+#include "syncopate/cuda/process.h"
+
+namespace syncopate::cuda {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kCacheVersion = 1;
+
+/// A new folder, removed with what is in it.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    std::string name = (fs::temp_directory_path() / "syncopate-compile-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw UserError({name}, fmt::format("cannot be made ({})", std::strerror(errno)), "mend the temporary folder");
+    path_ = name;
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  std::string path(const char* name) const { return (path_ / name).string(); }
+  std::string path() const { return path_.string(); }
+
+ private:
+  fs::path path_;
+};
+
+Json value_json(const Scalar& value) {
+  return std::visit([](auto held) { return Json(held); }, value);
+}
+
+Json request_json(const std::string& function, const std::vector<ParameterType>& types, const CompileOptions& options) {
+  Json parameters = Json::array();
+  for (const ParameterType& type : types) {
+    Json parameter =
+        Json::object({{"name", type.name}, {"type", type.type}, {"divisible_by_16", type.divisible_by_16}});
+    // A value that is not compiled in must not make another kernel of it.
+    if (type.type == "constexpr" && type.value) parameter.set("value", value_json(*type.value));
+    parameters.push_back(std::move(parameter));
+  }
+  return Json::object({{"function", function},
+                       {"parameters", std::move(parameters)},
+                       {"capability", options.capability},
+                       {"warps", options.warps},
+                       {"stages", options.stages}});
+}
+
+std::string bytes_of_hex(std::string_view hex) {
+  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
+  std::string bytes(hex.size() / 2, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<char>(digit(hex[2 * i]) * 16 + digit(hex[2 * i + 1]));
+  return bytes;
+}
+
+CompiledKernel parse_result(const std::string& path, const std::string& text) {
+  const SourceFile file(path, text);
+  const Json json = parse_json(file);
+  JsonReader reader(file, json, "compiled kernel");
+  CompiledKernel kernel;
+  kernel.name = reader.string("name");
+  kernel.warps = static_cast<int>(reader.integer("warps"));
+  kernel.shared_bytes = static_cast<int>(reader.integer("shared_bytes"));
+  kernel.scratch_bytes = static_cast<int>(reader.integer("scratch_bytes"));
+  for (const Json& name : reader.array("parameters"))
+    kernel.parameters.push_back(expect_string(file, name, "a parameter"));
+  kernel.image = bytes_of_hex(reader.string("image"));
+  reader.finish();
+  return kernel;
+}
+
+std::string last_lines(std::string_view text, int count) {
+  while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
+  std::size_t begin = text.size();
+  while (begin > 0 && (text[begin - 1] != '\n' || --count > 0)) --begin;
+  return std::string(text.substr(begin));
+}
+
+void check_child(const ProcessResult& child, const std::string& kernel, const CompileOptions& options) {
+  std::string what;
+  if (child.timed_out) {
+    what = fmt::format("Triton took longer than {} s", std::chrono::duration<double>(options.limit).count());
+  } else if (child.signal != 0) {
+    what = fmt::format("Triton's compiler died of {}", strsignal(child.signal));
+  } else if (child.exit_code != 0) {
+    what = "Triton could not compile it";
+  } else {
+    return;
+  }
+  throw UserError({kernel}, fmt::format("{}:\n{}", what, last_lines(child.output, 20)),
+                  "change the kernel, its tile sizes, or the number of warps or stages");
+}
+
+std::string compile_in_child(const std::string& source, const std::string& request, const std::string& label,
+                             const CompileOptions& options) {
+  const WorkFolder folder;
+  FileTransaction files;
+  files.write(folder.path("kernel.py"), source);
+  files.write(folder.path("request.json"), request);
+  files.write(folder.path("compile_child.py"), compile_child());
+  files.commit();
+  check_child(run_process({options.python, "compile_child.py"}, folder.path(), options.limit), label, options);
+  return read_file(folder.path("result.json"));
+}
+
+}  // namespace
+
+std::string triton_version(const std::string& python) {
+  const ProcessResult child = run_process({python, "-c", "import importlib.metadata as m; print(m.version('triton'))"},
+                                          ".", std::chrono::minutes(1));
+  if (child.exit_code != 0) return {};
+  return child.output.substr(0, child.output.find('\n'));
+}
+
+CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOptions& options) {
+  const bool fused = text == KernelText::fused;
+  const std::string& source = fused ? plan.kernel.fused_source : plan.kernel.local_source;
+  const std::string& function = fused ? plan.kernel.fused_function : plan.kernel.function;
+  const std::string version = triton_version(options.python);
+  if (version.empty())
+    throw UserError({options.python}, "this Python has no Triton",
+                    "install Triton 3.6.0 for it, or name another Python with --python");
+  const std::string request = request_json(function, signature_of(plan, text), options).dump();
+  const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request, source));
+  const std::string path = (fs::path(options.cache) / (key + ".json")).string();
+  if (fs::exists(path)) {
+    CompiledKernel kernel = parse_result(path, read_file(path));
+    kernel.from_cache = true;
+    return kernel;
+  }
+  const std::string result = compile_in_child(
+      source, request, fmt::format("{} ({})", fused ? "fused.py" : plan.kernel.file, function), options);
+  CompiledKernel kernel = parse_result("result.json", result);
+  FileTransaction files;
+  files.write(path, result);
+  files.commit();
+  return kernel;
+}
+
+}  // namespace syncopate::cuda

@@ -1,0 +1,41 @@
+// Triton text to machine code, by the installed Triton in a child process: Triton's compiler may abort, and no Python
+// is to be in the process that launches. Needs no GPU.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "syncopate/cuda/signature.h"
+
+namespace syncopate::cuda {
+
+struct CompileOptions {
+  std::string python = "python3";  ///< interpreter that has Triton
+  std::string cache;               ///< folder of compiled kernels; made if missing
+  int capability = 90;             ///< of the GPU: 10 * major + minor
+  int warps = 4;
+  int stages = 3;  ///< depth of software pipelines
+  std::chrono::milliseconds limit = std::chrono::minutes(5);
+};
+
+struct CompiledKernel {
+  std::string image;  ///< cubin
+  std::string name;   ///< of the function in it
+  int warps = 0;      ///< 32 threads each; warp specialisation adds to those asked for
+  int shared_bytes = 0;
+  int scratch_bytes = 0;  ///< of global memory for each thread block (tensor descriptors made by the kernel)
+  /// Those that a launch passes, in order. Two pointers follow: to the scratch memory, and to one for profiles (null).
+  std::vector<std::string> parameters;
+  bool from_cache = false;
+};
+
+/// "3.6.0", or "" if that Python has no Triton. Throws UserError if there is no such Python.
+std::string triton_version(const std::string& python);
+
+/// Compiles one of the plan's kernels, or takes it from the cache. The key of the cache is all that the result depends
+/// on: text, specialisation, options, Triton's version. Entries appear whole, so processes may share a cache. Throws
+/// UserError with what the child said if Triton rejects the kernel, aborts or takes too long.
+CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOptions& options);
+
+}  // namespace syncopate::cuda

@@ -1,0 +1,60 @@
+#include "syncopate/cuda/copies.h"
+
+#include <algorithm>
+#include <deque>
+
+namespace syncopate::cuda {
+namespace {
+
+struct Run {
+  std::int64_t offset = 0;
+  std::int64_t count = 0;
+};
+
+std::deque<Run> runs_of(const Region& region, const Shape& shape) {
+  std::deque<Run> runs;
+  for_each_run(region, shape, [&](std::int64_t offset, std::int64_t count) { runs.push_back({offset, count}); });
+  return runs;
+}
+
+/// Appends a row, to the last copy if it continues it.
+void append_row(std::vector<Copy>& copies, std::int64_t source, std::int64_t destination, std::int64_t width) {
+  if (!copies.empty() && copies.back().width == width) {
+    Copy& last = copies.back();
+    const std::int64_t source_step = source - (last.source + (last.rows - 1) * last.source_pitch);
+    const std::int64_t destination_step = destination - (last.destination + (last.rows - 1) * last.destination_pitch);
+    const bool can_start = last.rows == 1 && source_step >= width && destination_step >= width;
+    if (can_start ||
+        (last.rows > 1 && source_step == last.source_pitch && destination_step == last.destination_pitch)) {
+      last.source_pitch = source_step;
+      last.destination_pitch = destination_step;
+      ++last.rows;
+      return;
+    }
+  }
+  copies.push_back({source, destination, width});
+}
+
+}  // namespace
+
+std::vector<Copy> copies_between(const Region& source, const Shape& source_shape, const Region& destination,
+                                 const Shape& destination_shape) {
+  check_internal(source.volume() == destination.volume(), "a copy between boxes of different sizes");
+  std::deque<Run> from = runs_of(source, source_shape);
+  std::deque<Run> to = runs_of(destination, destination_shape);
+  std::vector<Copy> copies;
+  // A box may be whole rows of one tensor but part of the rows of another: the shorter run sets the width.
+  while (!from.empty()) {
+    const std::int64_t width = std::min(from.front().count, to.front().count);
+    append_row(copies, from.front().offset, to.front().offset, width);
+    for (std::deque<Run>* side : {&from, &to}) {
+      Run& run = side->front();
+      run.offset += width;
+      run.count -= width;
+      if (run.count == 0) side->pop_front();
+    }
+  }
+  return copies;
+}
+
+}  // namespace syncopate::cuda

@@ -1,0 +1,26 @@
+// Boxes of tensors as copies that a copy engine can make: rows of equal length at equal distance.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "syncopate/core/region.h"
+
+namespace syncopate::cuda {
+
+/// In elements. One row when `rows` is 1; then the pitches mean nothing.
+struct Copy {
+  std::int64_t source = 0;
+  std::int64_t destination = 0;
+  std::int64_t width = 0;
+  std::int64_t rows = 1;
+  std::int64_t source_pitch = 0;
+  std::int64_t destination_pitch = 0;
+  friend bool operator==(const Copy&, const Copy&) = default;
+};
+
+/// The copies that move box `source` of a tensor to box `destination` of another; the boxes have equal extents.
+std::vector<Copy> copies_between(const Region& source, const Shape& source_shape, const Region& destination,
+                                 const Shape& destination_shape);
+
+}  // namespace syncopate::cuda

@@ -1,0 +1,126 @@
+// The CUDA driver API, loaded when it is needed, so that one binary also runs where there is no GPU and the build needs
+// no toolkit. The types and constants are those of the documented ABI; only what Syncopate uses is here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace syncopate::cuda {
+
+using Result = int;
+using Device = int;
+using DevicePointer = std::uint64_t;
+struct ContextObject;
+struct ModuleObject;
+struct FunctionObject;
+struct StreamObject;
+struct EventObject;
+using Context = ContextObject*;
+using Module = ModuleObject*;
+using Function = FunctionObject*;
+using Stream = StreamObject*;
+using Event = EventObject*;
+
+inline constexpr Result kSuccess = 0;
+inline constexpr Result kNotReady = 600;
+inline constexpr Result kPeerAccessAlreadyEnabled = 704;
+
+enum class DeviceAttribute : int {
+  multiprocessors = 16,
+  copy_engines = 40,
+  capability_major = 75,
+  capability_minor = 76,
+  stream_memory_operations_64 = 122,
+};
+
+enum class FunctionAttribute : int { dynamic_shared_bytes = 8 };
+
+inline constexpr unsigned kStreamNonBlocking = 1;  ///< not ordered with the legacy default stream
+inline constexpr unsigned kEventWithoutTiming = 2;
+inline constexpr unsigned kWaitGreaterOrEqual = 0;
+/// Everything before the write on its stream is visible, system-wide, before the value is.
+inline constexpr unsigned kWriteAfterAllBefore = 0;
+
+/// CUDA_MEMCPY2D, with both sides given as unified addresses.
+struct Copy2dArguments {
+  static constexpr int kUnified = 4;
+  std::size_t source_x = 0, source_y = 0;
+  int source_kind = kUnified;
+  const void* source_host = nullptr;
+  DevicePointer source = 0;
+  void* source_array = nullptr;
+  std::size_t source_pitch = 0;
+  std::size_t destination_x = 0, destination_y = 0;
+  int destination_kind = kUnified;
+  void* destination_host = nullptr;
+  DevicePointer destination = 0;
+  void* destination_array = nullptr;
+  std::size_t destination_pitch = 0;
+  std::size_t width = 0, height = 0;
+};
+
+/// The loaded library. Members are named after the functions they point to.
+struct Driver {
+  /// Loads the library and initialises it. Throws UserError where there is no driver or no GPU, in words that say
+  /// what still works there. `library` is for tests.
+  static std::shared_ptr<const Driver> load(const std::string& library = "libcuda.so.1");
+
+  /// Throws UserError that says what was being done, and the driver's name and words for `result`, unless it is
+  /// success.
+  void check(Result result, std::string_view doing) const;
+  /// "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".
+  std::string describe(Result result) const;
+
+  int count() const;
+  int attribute(DeviceAttribute attribute, Device device) const;
+  std::string name(Device device) const;
+
+  Result (*init)(unsigned flags);
+  Result (*driver_get_version)(int* version);
+  Result (*get_error_name)(Result, const char** text);
+  Result (*get_error_string)(Result, const char** text);
+  Result (*device_get_count)(int* count);
+  Result (*device_get)(Device* device, int ordinal);
+  Result (*device_get_name)(char* name, int length, Device device);
+  Result (*device_get_attribute)(int* value, int attribute, Device device);
+  Result (*device_total_memory)(std::size_t* bytes, Device device);
+  Result (*device_can_access_peer)(int* can, Device device, Device peer);
+  Result (*primary_context_retain)(Context* context, Device device);
+  Result (*primary_context_release)(Device device);
+  Result (*context_set_current)(Context context);
+  Result (*context_get_stream_priority_range)(int* least, int* greatest);
+  Result (*context_enable_peer_access)(Context peer, unsigned flags);
+  Result (*memory_allocate)(DevicePointer* address, std::size_t bytes);
+  Result (*memory_free)(DevicePointer address);
+  Result (*memory_allocate_host)(void** address, std::size_t bytes, unsigned flags);
+  Result (*memory_free_host)(void* address);
+  Result (*copy_to_device)(DevicePointer destination, const void* source, std::size_t bytes);
+  Result (*copy_to_host)(void* destination, DevicePointer source, std::size_t bytes);
+  Result (*copy_to_host_async)(void* destination, DevicePointer source, std::size_t bytes, Stream stream);
+  Result (*copy_async)(DevicePointer destination, DevicePointer source, std::size_t bytes, Stream stream);
+  Result (*copy_2d_async)(const Copy2dArguments* arguments, Stream stream);
+  Result (*stream_create)(Stream* stream, unsigned flags, int priority);
+  Result (*stream_destroy)(Stream stream);
+  Result (*stream_query)(Stream stream);
+  Result (*stream_synchronize)(Stream stream);
+  Result (*stream_wait_event)(Stream stream, Event event, unsigned flags);
+  Result (*stream_wait_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
+  Result (*stream_write_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
+  Result (*event_create)(Event* event, unsigned flags);
+  Result (*event_destroy)(Event event);
+  Result (*event_record)(Event event, Stream stream);
+  Result (*event_query)(Event event);
+  Result (*module_load_data)(Module* module, const void* image);
+  Result (*module_unload)(Module module);
+  Result (*module_get_function)(Function* function, Module module, const char* name);
+  Result (*function_set_attribute)(Function function, int attribute, int value);
+  Result (*occupancy)(int* blocks, Function function, int threads, std::size_t dynamic_shared_bytes);
+  Result (*launch_kernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                          unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,
+                          void** extra);
+};
+
+}  // namespace syncopate::cuda

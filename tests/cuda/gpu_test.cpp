@@ -1,0 +1,157 @@
+// Plans on a real GPU, all ranks sharing it. Skipped where there is none.
+#include "syncopate/cuda/gpu.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "repository.h"
+#include "syncopate/core/error.h"
+#include "syncopate/cuda/driver.h"
+#include "syncopate/cuda/run.h"
+#include "syncopate/driver/driver.h"
+#include "tests/support/temporary_folder.h"
+
+namespace syncopate::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+
+class OnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      // It keeps the GPU's context alive: making a new one for each run takes most of the time.
+      static const Gpu keeper(Driver::load(), 0);
+    } catch (const UserError& error) {
+      GTEST_SKIP() << error.what();
+    }
+    options_.share = true;
+    // One folder for all tests of the process: kernels are compiled once.
+    options_.compile.cache = ::testing::TempDir() + "syncopate-gpu-test-cache";
+  }
+
+  static Plan plan(const std::vector<Override>& overrides, const std::string& file = "ag_gemm.toml") {
+    return compile_operator(testing::operator_file(file), overrides);
+  }
+
+  GpuRunOptions options_;
+};
+
+struct Shape {
+  const char* file;
+  const char* tensor;
+};
+constexpr Shape kOperators[] = {
+    {"ag_gemm.toml", "a"}, {"ag_gemm_pointers.toml", "a"}, {"ag_gemm_split_helper.toml", "x"}};
+
+TEST_F(OnGpu, EveryOperatorByEveryAlgorithmIsBitwiseEqualToTheLocalKernel) {
+  for (const Shape& shape : kOperators) {
+    for (const char* algorithm : {"direct", "ring", "bidirectional_ring"}) {
+      for (const char* initiator : {"push", "pull"}) {
+        for (const char* ranks : {"2", "3", "4", "8"}) {
+          SCOPED_TRACE(fmt::format("{} {} {} {} ranks", shape.file, algorithm, initiator, ranks));
+          const std::string communicate = fmt::format("communicate.{}.", shape.tensor);
+          const Plan made =
+              plan({{"ranks", ranks}, {communicate + "algorithm", algorithm}, {communicate + "initiator", initiator}},
+                   shape.file);
+          options_.repeat = 3;
+          const GpuRunReport report = run_on_gpu(made, options_);
+          EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+          EXPECT_EQ(report.launches, 3);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(OnGpu, LaunchesRunBackToBackWithChangingInputs) {
+  for (const char* algorithm : {"direct", "bidirectional_ring"}) {
+    for (const char* initiator : {"push", "pull"}) {
+      SCOPED_TRACE(fmt::format("{} {}", algorithm, initiator));
+      options_.repeat = 100;
+      options_.inputs = InputKind::reals;
+      const GpuRunReport report =
+          run_on_gpu(plan({{"communicate.a.algorithm", algorithm}, {"communicate.a.initiator", initiator}}), options_);
+      EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+      EXPECT_EQ(report.launches, 100);
+      EXPECT_EQ(report.launches_at_a_stretch, 100);
+    }
+  }
+}
+
+TEST_F(OnGpu, AWithheldTransferIsDiagnosedInTime) {
+  for (const char* algorithm : {"direct", "ring"}) {
+    SCOPED_TRACE(algorithm);
+    const Plan made = plan({{"communicate.a.algorithm", algorithm}});
+    options_.repeat = 1;
+    ASSERT_EQ(run_on_gpu(made, options_).outcome, GpuOutcome::right);  // kernels are in the cache now
+    options_.repeat = 4;
+    options_.time_limit = 0.2;
+    options_.withheld = WithheldTransfer{.rank = 1, .queue = 0, .transfer = 1, .launch = 3};
+    const auto begin = std::chrono::steady_clock::now();
+    const GpuRunReport report = run_on_gpu(made, options_);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(report.outcome, GpuOutcome::missed_wait);
+    EXPECT_THAT(report.message, HasSubstr("tile ("));
+    EXPECT_THAT(report.message, HasSubstr("in launch 3 waited 0.2 s for 'a["));
+    EXPECT_THAT(report.message, HasSubstr("the transfer from rank 1 to rank"));
+    EXPECT_THAT(report.message, HasSubstr("expected 3, seen 2"));
+    EXPECT_LT(took.count(), 4) << "preparation included";
+    options_.withheld.reset();
+    options_.time_limit = 10;
+    EXPECT_EQ(run_on_gpu(made, options_).outcome, GpuOutcome::right) << "the GPU is usable afterwards";
+  }
+}
+
+TEST_F(OnGpu, ATransferThatNoTileWaitsForIsDiagnosedByItsCompletion) {
+  // A pull's last signal tells its source that its buffers are free; the tiles of the source never wait for it.
+  const Plan made = plan({{"ranks", "2"}, {"communicate.a.initiator", "pull"}, {"communicate.a.split", "1"}});
+  Plan changed = made;
+  std::vector<int>& signals = changed.programs[1].queues[0].transfers[0].signals;
+  const int dropped = changed.programs[0].completion_waits.at(0).signal;
+  std::erase(signals, dropped);
+  EXPECT_THROW(run_on_gpu(changed, options_), UserError) << "the order of issue finds it before anything runs";
+}
+
+TEST_F(OnGpu, MoreWorkersThanFitIsAnErrorThatSaysHowMany) {
+  // As many workers as tiles, 32, on each of 8 ranks.
+  const Plan made = plan({{"ranks", "8"}, {"launch.workers", "32"}});
+  try {
+    run_on_gpu(made, options_);
+    FAIL() << "256 workers fitted";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr("32 workers a rank"));
+    EXPECT_THAT(error.remedy(), HasSubstr("--set launch.workers="));
+  }
+}
+
+TEST_F(OnGpu, OneGpuEachNeedsAsManyGpus) {
+  const auto driver = Driver::load();
+  options_.share = false;
+  const Plan made = plan({{"ranks", "16"}, {"kernel.args.M", "2048"}});
+  if (driver->count() >= 16) GTEST_SKIP() << "this machine has 16 GPUs";
+  try {
+    run_on_gpu(made, options_);
+    FAIL() << "16 ranks ran";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr("16 ranks"));
+    EXPECT_THAT(error.remedy(), HasSubstr("--share"));
+  }
+}
+
+TEST_F(OnGpu, RanksOnGpusOfTheirOwn) {
+  const auto driver = Driver::load();
+  if (driver->count() < 2) GTEST_SKIP() << "needs two GPUs";
+  options_.share = false;
+  options_.repeat = 50;
+  for (const char* initiator : {"push", "pull"}) {
+    const GpuRunReport report = run_on_gpu(plan({{"ranks", "2"}, {"communicate.a.initiator", initiator}}), options_);
+    EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+  }
+}
+
+}  // namespace
+}  // namespace syncopate::cuda

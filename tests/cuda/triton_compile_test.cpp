@@ -1,0 +1,71 @@
+// The real Triton, without a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "repository.h"
+#include "syncopate/core/error.h"
+#include "syncopate/cuda/compile.h"
+#include "syncopate/driver/driver.h"
+#include "tests/support/temporary_folder.h"
+
+namespace syncopate::cuda {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class WithTriton : public ::testing::Test {
+ protected:
+  WithTriton() {
+    options_.python = SYNCOPATE_SOURCE_DIR "/.deps/venv/bin/python";
+    options_.cache = folder_.path("cache");
+  }
+  void SetUp() override {
+    ASSERT_TRUE(std::filesystem::exists(options_.python) && !triton_version(options_.python).empty())
+        << "Triton is not installed in .deps/venv; run scripts/bootstrap.sh --triton";
+  }
+
+  testing::TemporaryFolder folder_;
+  CompileOptions options_;
+};
+
+TEST_F(WithTriton, TheLocalAndTheFusedKernelOfEveryOperatorBecomeMachineCode) {
+  for (const char* name : {"ag_gemm.toml", "ag_gemm_pointers.toml", "ag_gemm_split_helper.toml"}) {
+    SCOPED_TRACE(name);
+    const Plan plan = compile_operator(testing::operator_file(name));
+    for (const KernelText text : {KernelText::local, KernelText::fused}) {
+      const CompiledKernel kernel = compile_kernel(plan, text, options_);
+      EXPECT_THAT(kernel.image, StartsWith("\x7f"
+                                           "ELF"));
+      EXPECT_EQ(kernel.name, text == KernelText::fused ? plan.kernel.fused_function : plan.kernel.function);
+      EXPECT_EQ(kernel.warps, 4);
+      EXPECT_GT(kernel.shared_bytes, 0);
+      std::vector<std::string> expected;
+      for (const ParameterType& type : signature_of(plan, text))
+        if (type.type != "constexpr") expected.push_back(type.name);
+      EXPECT_EQ(kernel.parameters, expected);
+      const bool descriptors = plan.kernel.local_source.find("make_tensor_descriptor") != std::string::npos;
+      EXPECT_EQ(kernel.scratch_bytes > 0, descriptors);
+      const CompiledKernel again = compile_kernel(plan, text, options_);
+      EXPECT_TRUE(again.from_cache);
+      EXPECT_EQ(again.image, kernel.image);
+    }
+  }
+}
+
+TEST_F(WithTriton, AKernelThatTritonRejectsIsAnErrorWithItsWords) {
+  Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"));
+  plan.kernel.arguments["BLOCK_K"] = std::int64_t{48};
+  try {
+    compile_kernel(plan, KernelText::local, options_);
+    FAIL() << "a tile of 48 compiled";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr("power of 2"));
+  }
+}
+
+}  // namespace
+}  // namespace syncopate::cuda
