@@ -106,14 +106,28 @@ TEST_F(OnGpu, AWithheldTransferIsDiagnosedInTime) {
   }
 }
 
-TEST_F(OnGpu, ATransferThatNoTileWaitsForIsDiagnosedByItsCompletion) {
-  // A pull's last signal tells its source that its buffers are free; the tiles of the source never wait for it.
-  const Plan made = plan({{"ranks", "2"}, {"communicate.a.initiator", "pull"}, {"communicate.a.split", "1"}});
-  Plan changed = made;
-  std::vector<int>& signals = changed.programs[1].queues[0].transfers[0].signals;
-  const int dropped = changed.programs[0].completion_waits.at(0).signal;
-  std::erase(signals, dropped);
-  EXPECT_THROW(run_on_gpu(changed, options_), UserError) << "the order of issue finds it before anything runs";
+/// Two ranks that pull one chunk each. Rank 0's completion waits until rank 1 has pulled from it; no tile does.
+Plan pulling() {
+  return compile_operator(testing::operator_file("ag_gemm.toml"),
+                          {{"ranks", "2"}, {"communicate.a.initiator", "pull"}, {"communicate.a.split", "1"}});
+}
+
+TEST_F(OnGpu, AStreamThatWaitsForWhatNeverComesIsDiagnosed) {
+  Plan made = pulling();
+  for (Slot& slot : made.programs[1].slots) slot.waits.clear();
+  options_.repeat = 2;
+  options_.time_limit = 0.2;
+  options_.withheld = WithheldTransfer{.rank = 1, .queue = 0, .transfer = 0, .launch = 2};
+  const GpuRunReport report = run_on_gpu(made, options_);
+  EXPECT_EQ(report.outcome, GpuOutcome::missed_wait);
+  EXPECT_THAT(report.message, HasSubstr("rank 0: the completion in launch 2 waited 0.2 s for 'peers done"));
+  EXPECT_THAT(report.message, HasSubstr("expected 2, seen 1"));
+}
+
+TEST_F(OnGpu, APlanThatBlocksIsAnErrorBeforeAnythingRuns) {
+  Plan made = pulling();
+  std::erase(made.programs[1].queues[0].transfers[0].signals, made.programs[0].completion_waits.at(0).signal);
+  EXPECT_THROW(run_on_gpu(made, options_), UserError);
 }
 
 TEST_F(OnGpu, MoreWorkersThanFitIsAnErrorThatSaysHowMany) {
