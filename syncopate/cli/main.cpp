@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -25,14 +24,31 @@ namespace {
 
 using namespace syncopate;
 
-volatile std::sig_atomic_t interrupted = 0;
-
-/// Thrown between steps after Ctrl-C, so that everything unwinds and half-written files go away.
-struct Interrupted {};
-
-void check_interrupted() {
-  if (interrupted != 0) throw Interrupted{};
+/// Ctrl-C ends the program at once, whatever it is computing: nothing on disk is ever half done, because signals are
+/// held back while files are written.
+void end_on_signal(int) {
+  constexpr std::string_view kMessage = "\nsyncopate: interrupted\n";
+  [[maybe_unused]] const auto written = ::write(2, kMessage.data(), kMessage.size());
+  ::_exit(130);
 }
+
+/// Holds SIGINT and SIGTERM back during its life.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before_);
+  }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+  ~SignalsHeld() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
 
 struct Options {
   std::string path;
@@ -55,17 +71,17 @@ std::vector<Override> overrides_of(const Options& options) {
   return overrides;
 }
 
-Plan load(const Options& options) {
-  Plan plan = load_plan(options.path, overrides_of(options));
-  check_interrupted();
-  return plan;
-}
+Plan load(const Options& options) { return load_plan(options.path, overrides_of(options)); }
 
 int compile(const Options& options) {
   if (options.path.ends_with(".json"))
     throw UserError({options.path}, "this is a plan, not an operator file", "name the operator's .toml file");
+  if (options.out.empty()) throw UserError({"--out"}, "the name of the folder is empty", "for example --out out");
   const Plan plan = load(options);
-  write_plan(plan, options.out);
+  {
+    const SignalsHeld held;
+    write_plan(plan, options.out);
+  }
   fmt::print("{}  {:<14}{}/plan.json, {}/fused.py\n", summary(plan), "written", options.out, options.out);
   return 0;
 }
@@ -89,7 +105,6 @@ class ProgressLine {
     if (shown_) fmt::print(stderr, "\r\x1b[K");
   }
   void operator()(std::int64_t done, std::int64_t all, const char* what) {
-    check_interrupted();
     const auto now = std::chrono::steady_clock::now();
     if (isatty(2) == 0 || now - last_ < std::chrono::milliseconds(200)) return;
     last_ = now;
@@ -256,8 +271,8 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, [](int) { interrupted = 1; });
-  std::signal(SIGTERM, [](int) { interrupted = 1; });
+  std::signal(SIGINT, end_on_signal);
+  std::signal(SIGTERM, end_on_signal);
   try {
     const int code = dispatch(argc, argv);
     if (std::fflush(stdout) != 0) {
@@ -265,14 +280,14 @@ int main(int argc, char** argv) {
       return 2;
     }
     return code;
-  } catch (const Interrupted&) {
-    fmt::print(stderr, "syncopate: interrupted; nothing was written\n");
-    return 130;
   } catch (const UserError& error) {
     fmt::print(stderr, "{}\n", error.what());
     return 2;
   } catch (const std::system_error& error) {  // standard output is full or closed
     fmt::print(stderr, "syncopate: the output could not be written ({})\n", error.code().message());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "syncopate: not enough memory for tensors or blocks of these sizes; use smaller ones\n");
     return 2;
   } catch (const std::exception& error) {
     fmt::print(stderr, "syncopate: {}\nThis is a defect of Syncopate; please report it with the command.\n",

@@ -18,8 +18,7 @@ namespace fs = std::filesystem;
 std::string read_file(const std::string& path) {
   std::error_code code;
   const fs::file_status status = fs::status(path, code);
-  if (status.type() == fs::file_type::not_found)
-    throw UserError({path}, "no such file", "check the path; relative paths start at the current folder");
+  if (status.type() == fs::file_type::not_found) throw UserError({path}, "no such file", "check the path");
   if (fs::is_directory(status)) throw UserError({path}, "is a folder", "name a file in it");
   std::ifstream in(path, std::ios::binary);
   if (!in) throw UserError({path}, fmt::format("cannot be read ({})", std::strerror(errno)), "check its permissions");
@@ -39,6 +38,7 @@ FileTransaction::~FileTransaction() {
 void FileTransaction::write(const std::string& path, std::string_view text) {
   const fs::path target(path);
   std::error_code code;
+  if (fs::is_directory(target, code)) throw UserError({path}, "is a folder", "a file must be written there");
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), code);
   if (code)
     throw UserError({path}, fmt::format("its folder cannot be made ({})", code.message()), "choose another --out");

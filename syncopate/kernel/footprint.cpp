@@ -269,6 +269,7 @@ class Analysis {
         tile.accesses.push_back({tensor_parameters_[t], std::move(recorded.reads[t]), std::move(recorded.writes[t])});
       }
     }
+    space.step_parameter = step_parameter(kernel_);
     for (std::size_t t = 0; t < layouts_.size(); ++t)
       if (const Instruction* read = domain_->unguarded_read(t))
         space.unguarded_reads.emplace(tensor_parameters_[t], program_->locate(*read));

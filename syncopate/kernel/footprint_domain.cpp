@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -110,6 +111,9 @@ FootprintValue FootprintDomain::range_next(const Value& counter, const Value& st
 
 void FootprintDomain::probe(const Instruction& instruction, const Value* registers) {
   finish_tile();
+  if (tiles_.size() >= kMostTiles)
+    fail(instruction, fmt::format("the launch has more than {} tiles", kMostTiles),
+         "plans hold at most that many: use larger tiles or smaller sizes");
   index_.clear();
   const auto operands = program_->operands_of(instruction);
   for (std::size_t i = 0; i < operands.size(); ++i) {
@@ -204,6 +208,9 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
       const std::int64_t begin = known_integer(operand(0), "the start of tl.arange", instruction);
       const std::int64_t end = known_integer(operand(1), "the end of tl.arange", instruction);
       if (end <= begin || end - begin > INT32_MAX) fail(instruction, "tl.arange is empty", "end must be above start");
+      if (!std::has_single_bit(static_cast<std::uint64_t>(end - begin)))
+        fail(instruction, fmt::format("tl.arange makes a block of {} elements", end - begin),
+             "Triton's blocks have sizes that are powers of two");
       return integer_value(IndexForm::arange(begin, end), Dtype::int32);
     }
     case Opcode::full: {

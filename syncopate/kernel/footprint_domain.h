@@ -25,6 +25,9 @@ struct RecordedAccesses {
   std::vector<std::vector<Region>> writes;
 };
 
+/// The most tiles of a launch: more would make plans that take gigabytes.
+inline constexpr std::size_t kMostTiles = std::size_t{1} << 18;
+
 class FootprintDomain {
  public:
   using Value = FootprintValue;

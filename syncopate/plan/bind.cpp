@@ -186,6 +186,13 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
   return tiles;
 }
 
+bool is_read(const TileSpace& space, const std::string& parameter) {
+  for (const TileFootprint& tile : space.tiles)
+    for (const ParameterAccess& access : tile.accesses)
+      if (access.parameter == parameter && !access.reads.empty()) return true;
+  return false;
+}
+
 bool is_written(const TileSpace& space, const std::string& parameter) {
   for (const TileFootprint& tile : space.tiles)
     for (const ParameterAccess& access : tile.accesses)
@@ -212,6 +219,8 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.kernel.function = kernel.function().name;
   plan.kernel.local_source = kernel.module().source->text();
   plan.kernel.arguments = statement.arguments;
+  // The fused kernel's walk ignores it, and the unfused reference is one program that walks all tiles.
+  if (!space.step_parameter.empty()) plan.kernel.arguments[space.step_parameter] = std::int64_t{1};
   plan.kernel.axes = space.axes;
   plan.kernel.extents = space.extents;
   plan.kernel.persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
@@ -221,6 +230,9 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     if (tensor == nullptr) continue;
     const bool communicated = is_communicated(*tensor);
     const bool written = is_written(space, parameter.name);
+    if (written && is_read(space, parameter.name))
+      throw UserError(tensor->where, fmt::format("the kernel both reads and writes tensor '{}'", tensor->name),
+                      "an output may only be stored to: no loads from it and no atomics on it");
     if (communicated && written)
       throw UserError(tensor->placement_where,
                       fmt::format("tensor '{}' is gathered, but the kernel writes it", tensor->name),

@@ -14,6 +14,8 @@ namespace syncopate {
 namespace {
 
 constexpr std::int64_t kMostRanks = 1024;
+/// Keeps products of a size with an element size, a tile size or a number of ranks far from 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 int bounded(const Setting& setting, std::string_view what, std::int64_t least, std::int64_t most) {
   const std::int64_t value = integer_of(setting, what);
@@ -89,6 +91,9 @@ Shape shape_of(const Setting& setting, const std::string& what, const Names& nam
     if (extent < 1)
       throw UserError(item.where, fmt::format("{} has a size of {}", what, extent), "sizes are at least 1");
     shape.push_back(extent);
+    if (extent > kMostElements || volume(shape) > kMostElements)
+      throw UserError(item.where, fmt::format("{} makes a tensor of more than 2^48 elements", what),
+                      "sizes that fit in memory");
   }
   return shape;
 }
