@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <new>
 #include <type_traits>
 #include <utility>
@@ -208,9 +207,7 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
       const std::int64_t begin = known_integer(operand(0), "the start of tl.arange", instruction);
       const std::int64_t end = known_integer(operand(1), "the end of tl.arange", instruction);
       if (end <= begin || end - begin > INT32_MAX) fail(instruction, "tl.arange is empty", "end must be above start");
-      if (!std::has_single_bit(static_cast<std::uint64_t>(end - begin)))
-        fail(instruction, fmt::format("tl.arange makes a block of {} elements", end - begin),
-             "Triton's blocks have sizes that are powers of two");
+      check_block_size(end - begin, "tl.arange", instruction);
       return integer_value(IndexForm::arange(begin, end), Dtype::int32);
     }
     case Opcode::full: {

@@ -108,6 +108,7 @@ class FootprintDomain {
   RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
   void record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
               const Instruction& instruction);
+  void check_block_size(std::int64_t size, const char* maker, const Instruction& instruction) const;
   void finish_tile();
 
   // Messages.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "syncopate/kernel/footprint_domain.h"
 
@@ -107,6 +108,7 @@ FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, 
     descriptor.shape[at_index(d)] = integer(0, "the shape of a descriptor");
     descriptor.stride[at_index(d)] = integer(1, "a stride of a descriptor");
     descriptor.block[at_index(d)] = integer(2, "the block shape of a descriptor");
+    check_block_size(descriptor.block[at_index(d)], "tl.make_tensor_descriptor", instruction);
   }
   check_view(descriptor, instruction);
   descriptors_.push_back(descriptor);
@@ -230,6 +232,13 @@ std::size_t FootprintDomain::end_program() {
     next_.reads[t].clear();
   }
   return tiles_.size() - tiles_before_;
+}
+
+/// Triton compiles no other sizes; CPU ranks could run them, but a plan is for both.
+void FootprintDomain::check_block_size(std::int64_t size, const char* maker, const Instruction& instruction) const {
+  if (size < 1 || !std::has_single_bit(static_cast<std::uint64_t>(size)))
+    fail(instruction, fmt::format("{} makes a block of size {}", maker, size),
+         "Triton's blocks have sizes that are powers of two");
 }
 
 void FootprintDomain::fail(const Instruction& instruction, std::string problem, std::string remedy) const {

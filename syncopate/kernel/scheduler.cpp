@@ -204,7 +204,8 @@ class Search {
                   "the tile's work asks for the program id or the number of programs, which do not say which tile a "
                   "fused kernel works on",
                   persistent() ? "compute it from the tile's indices"
-                               : "give the program id a name first, as in `pid = tl.program_id(0)`, and use the name");
+                               : "give the program id a name first, as in `pid = tl.program_id(0)`, and use the name; "
+                                 "tile indices follow from it and the scalar arguments, not from loaded data");
     if (persistent()) check_program_read(unit, "the tile's work");
     for (const auto& [definition, range] : unit.reads) {
       const Unit& source = units_[definition.unit];

@@ -714,6 +714,21 @@ TEST(FootprintError, DependenceOnData) {
       2, {"the shape of a descriptor depends on data (loaded at line 9)"});
 }
 
+TEST(FootprintError, BlocksThatTritonRefuses) {
+  ScalarArguments arguments = gemm_arguments(96, 96, 96, 48, 32, 32, 1);
+  const TileKernel gemm = shipped("gemm"), pointers = shipped("gemm_pointers");
+  expect_error(gemm, arguments, product_tensors(96, 96, 96), line_of(gemm, "a = tl.make_tensor_descriptor"),
+               {"tl.make_tensor_descriptor makes a block of size 48", "powers of two"});
+  expect_error(pointers, arguments, product_tensors(96, 96, 96), line_of(pointers, "BLOCK_M + tl.arange"),
+               {"tl.arange makes a block of size 48"});
+}
+
+TEST(FootprintError, MoreTilesThanAPlanHolds) {
+  const TileKernel gemm = shipped("gemm");
+  expect_error(gemm, gemm_arguments(std::int64_t{1} << 30, 16, 16, 16, 16, 16, 1),
+               product_tensors(std::int64_t{1} << 30, 16, 16), line_of(gemm, "pid_n ="), {"more than 262144 tiles"});
+}
+
 TEST(FootprintError, ALoopWithoutAnEnd) {
   expect_body_error("    k = 0\n    while k < n:\n        k = k * 1\n    tl.store(out_ptr + offsets, k)\n", 2,
                     {"this loop does not seem to end"});

@@ -87,6 +87,35 @@ TEST(Bind, GatheredTensorsMayNotBeReadBeforeTheTiles) {
   EXPECT_EQ(error_of({}, operator_with("    first = tl.load(b_ptr)\n")), "no error");
 }
 
+TEST(Bind, OutputsAreOnlyStoredTo) {
+  testing::TemporaryFolder folder;
+  folder.write("k.py",
+               "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef k(x, y, n, B: tl.constexpr):\n"
+               "    pid = tl.program_id(0)\n    i = pid * B + tl.arange(0, B)\n"
+               "    tl.atomic_add(y + i, tl.load(x + i, mask=i < n), mask=i < n)\n");
+  const std::string op = folder.write(
+      "op.toml",
+      "operator = \"k\"\nranks = 2\n[kernel]\nfile = \"k.py\"\nfunction = \"k\"\nargs = { n = 100, B = 16 }\n"
+      "[tensors.x]\nparameter = \"x\"\nshape = [\"n\"]\ndtype = \"fp32\"\nbefore = \"shard(0)\"\ninside = "
+      "\"replicate\"\n"
+      "[tensors.y]\nparameter = \"y\"\nshape = [\"n\"]\ndtype = \"fp32\"\n");
+  EXPECT_THAT(error_of({}, op),
+              HasSubstr("op.toml:13:1: the kernel both reads and writes tensor 'y'; an output may only be stored to"));
+}
+
+TEST(Bind, AStepArgumentDoesNotChangeTheResult) {
+  testing::TemporaryFolder folder;
+  std::string text = SourceFile::read(SYNCOPATE_SOURCE_DIR "/kernels/gemm.py")->text();
+  text.replace(text.find("tl.num_programs(0)"), 18, "NUM_SMS");
+  text.replace(text.find("GROUP_M: tl.constexpr"), 21, "GROUP_M: tl.constexpr, NUM_SMS: tl.constexpr");
+  folder.write("kernel.py", text);
+  std::string op = SourceFile::read(kOperator)->text();
+  op.replace(op.find("../kernels/gemm.py"), 18, "kernel.py");
+  const Plan plan = compile_operator(folder.write("op.toml", op), {{"kernel.args.NUM_SMS", "132"}});
+  EXPECT_EQ(plan.tiles.size(), 32U);
+  EXPECT_EQ(std::get<std::int64_t>(plan.kernel.arguments.at("NUM_SMS")), 1) << "the reference is one program";
+}
+
 TEST(Bind, SplitLargerThanTheAxis) {
   EXPECT_THAT(error_of({{"communicate.a.split", "300"}}), HasSubstr("--set communicate.a.split=300: "));
   EXPECT_EQ(error_of({{"communicate.a.split", "256"}}), "no error");

@@ -142,6 +142,8 @@ TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
   EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"2 * Q\"")),
               StartsWith("op.toml:11:20: in the expression '2 * Q': unknown name 'Q'"));
   EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"K - 64\"")), HasSubstr("has a size of 0"));
+  EXPECT_THAT(error_of(kGood, {{"kernel.args.M", "9223372036854775807"}}),
+              HasSubstr("a tensor of more than 2^48 elements"));
   EXPECT_THAT(error_of(replaced("[16, \"K\"]", "[]")), HasSubstr("is not a list of 1 to 5 sizes"));
   EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = \"half\"")),
               StartsWith("op.toml:7:36: argument 'alpha' is not a number"));
