@@ -28,6 +28,9 @@ struct RecordedAccesses {
 /// The most tiles of a launch: more would make plans that take gigabytes.
 inline constexpr std::size_t kMostTiles = std::size_t{1} << 18;
 
+/// Triton's own limit (TRITON_MAX_TENSOR_NUMEL in its language core).
+inline constexpr std::int64_t kMostBlockElements = std::int64_t{1} << 20;
+
 class FootprintDomain {
  public:
   using Value = FootprintValue;

@@ -239,6 +239,9 @@ void FootprintDomain::check_block_size(std::int64_t size, const char* maker, con
   if (size < 1 || !std::has_single_bit(static_cast<std::uint64_t>(size)))
     fail(instruction, fmt::format("{} makes a block of size {}", maker, size),
          "Triton's blocks have sizes that are powers of two");
+  if (size > kMostBlockElements)
+    fail(instruction, fmt::format("{} makes a block of size {}", maker, size),
+         fmt::format("Triton's blocks have at most {} elements", kMostBlockElements));
 }
 
 void FootprintDomain::fail(const Instruction& instruction, std::string problem, std::string remedy) const {

@@ -721,6 +721,9 @@ TEST(FootprintError, BlocksThatTritonRefuses) {
                {"tl.make_tensor_descriptor makes a block of size 48", "powers of two"});
   expect_error(pointers, arguments, product_tensors(96, 96, 96), line_of(pointers, "BLOCK_M + tl.arange"),
                {"tl.arange makes a block of size 48"});
+  arguments["BLOCK_M"] = std::int64_t{1} << 21;
+  expect_error(pointers, arguments, product_tensors(96, 96, 96), line_of(pointers, "BLOCK_M + tl.arange"),
+               {"at most 1048576 elements"});
 }
 
 TEST(FootprintError, MoreTilesThanAPlanHolds) {
