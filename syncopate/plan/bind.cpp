@@ -186,6 +186,21 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
   return tiles;
 }
 
+/// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
+/// tile index, and so not on the wait, which reaches addresses through the indices.
+bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
+  for (const std::int64_t extent : space.extents)
+    if (extent < 2) return false;
+  const auto reads = [&](const TileFootprint& tile) {
+    for (const ParameterAccess& access : tile.accesses)
+      if (access.parameter == parameter) return access.reads;
+    return std::vector<Region>{};
+  };
+  const std::vector<Region> first = reads(space.tiles.front());
+  return std::all_of(space.tiles.begin(), space.tiles.end(),
+                     [&](const TileFootprint& tile) { return reads(tile) == first; });
+}
+
 bool is_read(const TileSpace& space, const std::string& parameter) {
   for (const TileFootprint& tile : space.tiles)
     for (const ParameterAccess& access : tile.accesses)
@@ -237,6 +252,12 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
       throw UserError(tensor->placement_where,
                       fmt::format("tensor '{}' is gathered, but the kernel writes it", tensor->name),
                       "only tensors that the kernel reads can be gathered");
+    if (communicated && ignores_tile_indices(space, parameter.name))
+      throw UserError(
+          tensor->where,
+          fmt::format("tensor '{}' is gathered, but which part of it a tile reads depends on no tile index",
+                      tensor->name),
+          "a tile's wait guards only addresses that follow from its indices: gather this tensor beforehand");
     const auto early = space.unguarded_reads.find(parameter.name);
     if (communicated && early != space.unguarded_reads.end())
       throw UserError(

@@ -24,7 +24,7 @@ struct Proof {
   std::string to_string() const;
 };
 
-/// Checks: form (indices, bounds, alignment), coverage, happens-before of every read after its data within a launch
+/// Checks: form (indices, bounds), coverage, happens-before of every read after its data within a launch
 /// and across two consecutive launches, no overwrite of live data, signal counts, no deadlock under any interleaving
 /// (cycles through queues, workers and waits, with all workers resident), redundant waits are reported in evidence.
 Proof verify(const Plan& plan);

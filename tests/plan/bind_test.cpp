@@ -87,6 +87,17 @@ TEST(Bind, GatheredTensorsMayNotBeReadBeforeTheTiles) {
   EXPECT_EQ(error_of({}, operator_with("    first = tl.load(b_ptr)\n")), "no error");
 }
 
+TEST(Bind, GatheredTensorsAreAddressedByTileIndices) {
+  testing::TemporaryFolder folder;
+  std::string text = SourceFile::read(SYNCOPATE_SOURCE_DIR "/kernels/gemm.py")->text();
+  text.replace(text.find("a.load([row, k"), 14, "a.load([0, k");
+  folder.write("kernel.py", text);
+  std::string op = SourceFile::read(kOperator)->text();
+  op.replace(op.find("../kernels/gemm.py"), 18, "kernel.py");
+  EXPECT_THAT(error_of({}, folder.write("op.toml", op)),
+              HasSubstr("tensor 'a' is gathered, but which part of it a tile reads depends on no tile index"));
+}
+
 TEST(Bind, OutputsAreOnlyStoredTo) {
   testing::TemporaryFolder folder;
   folder.write("k.py",
