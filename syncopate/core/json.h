@@ -30,7 +30,6 @@ class Json {
   static Json object(std::vector<Member> members = {});
 
   Kind kind() const { return kind_; }
-  bool is_null() const { return kind_ == Kind::null; }
   /// Byte offset in the file this value was read from; 0 for values made in memory.
   std::uint32_t offset() const { return offset_; }
   void set_offset(std::uint32_t offset) { offset_ = offset; }

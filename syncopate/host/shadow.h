@@ -59,7 +59,6 @@ class Shadow {
   /// if not, the first access that may still be under way.
   std::optional<Conflict> complete(const History& history, int agent, std::int64_t launch);
 
-  EventId last_write(std::int64_t element) const { return last_write_[static_cast<std::size_t>(element)]; }
   /// Forgets reads that everybody who may still write knows of: `known[agent]` is the clock of `agent` that all know.
   void forget(const History& history, const Clock& known);
 

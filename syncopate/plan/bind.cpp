@@ -201,17 +201,11 @@ bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) 
                      [&](const TileFootprint& tile) { return reads(tile) == first; });
 }
 
-bool is_read(const TileSpace& space, const std::string& parameter) {
+/// Whether any tile accesses the parameter in the way `regions` selects: &ParameterAccess::reads or ::writes.
+bool is_accessed(const TileSpace& space, const std::string& parameter, std::vector<Region> ParameterAccess::* regions) {
   for (const TileFootprint& tile : space.tiles)
     for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter && !access.reads.empty()) return true;
-  return false;
-}
-
-bool is_written(const TileSpace& space, const std::string& parameter) {
-  for (const TileFootprint& tile : space.tiles)
-    for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter && !access.writes.empty()) return true;
+      if (access.parameter == parameter && !(access.*regions).empty()) return true;
   return false;
 }
 
@@ -244,8 +238,8 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name);
     if (tensor == nullptr) continue;
     const bool communicated = is_communicated(*tensor);
-    const bool written = is_written(space, parameter.name);
-    if (written && is_read(space, parameter.name))
+    const bool written = is_accessed(space, parameter.name, &ParameterAccess::writes);
+    if (written && is_accessed(space, parameter.name, &ParameterAccess::reads))
       throw UserError(tensor->where, fmt::format("the kernel both reads and writes tensor '{}'", tensor->name),
                       "an output may only be stored to: no loads from it and no atomics on it");
     if (communicated && written)

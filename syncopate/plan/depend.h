@@ -27,8 +27,6 @@ struct TransferNode {
   /// Estimated completion, in bytes over a link of unit bandwidth with every port serving one transfer at a time. Only
   /// the order matters: it is the order in which tiles expect chunks.
   std::int64_t arrival = 0;
-
-  bool is_push() const { return owner == source; }
 };
 
 struct DependenceGraph {

@@ -28,7 +28,7 @@ std::string chunk_text(const Plan& plan, const View& view) {
 
 std::string line(std::string_view label, const std::string& text) { return fmt::format("  {:<14}{}\n", label, text); }
 
-/// "1 x 2.00 MiB" or "from 1.00 MiB to 2.00 MiB".
+/// "2.00 MiB" or "1.00 MiB to 2.00 MiB".
 std::string size_span(std::int64_t least, std::int64_t most) {
   if (least == most) return format_bytes(most);
   return fmt::format("{} to {}", format_bytes(least), format_bytes(most));
