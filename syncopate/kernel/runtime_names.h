@@ -10,6 +10,18 @@ namespace syncopate {
 /// `record` and returns. On a GPU it is inline assembly; the machine that runs kernels on CPU ranks implements it.
 inline constexpr const char* kWaitHelper = "syncopate_wait";
 
+/// syncopate_elements(pointers, base) -> int64: by how many elements each of `pointers` is past `base`, a parameter
+/// that points to a tensor. On a GPU a difference of addresses; on CPU ranks the machine knows it.
+inline constexpr const char* kElementsHelper = "syncopate_elements";
+
+/// syncopate_publish(): what the block has stored so far, by TMA or not, is visible to whoever sees a flag that the
+/// block raises from now on. Nothing on CPU ranks.
+inline constexpr const char* kPublishHelper = "syncopate_publish";
+
+/// syncopate_raise(peers, home, slot): adds 1 to flag `slot` of rank `home` (release, system scope), once per block.
+/// `peers` is kPeers. On CPU ranks a step of the worker of its own.
+inline constexpr const char* kRaiseHelper = "syncopate_raise";
+
 /// The parameters of a fused kernel after those of the local kernel, in this order.
 namespace runtime_parameter {
 inline constexpr const char* kRank = "syncopate_rank";             ///< int32: this rank
@@ -21,6 +33,13 @@ inline constexpr const char* kFlags = "syncopate_flags";           ///< *int64: 
 inline constexpr const char* kEpoch = "syncopate_epoch";           ///< *int64: one element, the launch's number
 inline constexpr const char* kRecord = "syncopate_record";         ///< *int64: 8 elements, a missed wait's record
 inline constexpr const char* kTimeLimit = "syncopate_time_limit";  ///< int64: nanoseconds a wait may take
+
+// Then, only in kernels with a reduced output, these.
+inline constexpr const char* kStaging = "syncopate_staging";  ///< *dtype of the reduced tensor: the staging buffer
+inline constexpr const char* kAddends = "syncopate_addends";  ///< *int64: KernelTables::addends
+inline constexpr const char* kSignals = "syncopate_signals";  ///< *int64: KernelTables::signals
+inline constexpr const char* kPeers = "syncopate_peers";      ///< *int64 [ranks]: where the flags of each rank are
+inline constexpr const char* kCut = "syncopate_cut";          ///< constexpr bool: cuts_tiles() of the plan
 }  // namespace runtime_parameter
 
 }  // namespace syncopate

@@ -107,6 +107,7 @@ Buffer make_buffer(const TensorStatement& tensor, bool communicated, bool writte
   buffer.symmetric = communicated;
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
+  buffer.after = tensor.inside;
   const Region empty = [&] {
     Region region = Region::whole(tensor.shape);
     for (int d = 0; d < region.dimensions(); ++d) region[d] = {0, 0};

@@ -17,21 +17,120 @@ int signal_count(const Plan& plan, int rank) {
       std::count_if(plan.signals.begin(), plan.signals.end(), [&](const Signal& s) { return s.home == rank; }));
 }
 
-KernelTables kernel_tables(const Plan& plan, int rank) {
-  KernelTables tables;
-  std::int64_t rows = 0;
-  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
-    const Tile& tile = plan.tiles[static_cast<std::size_t>(slot.tile)];
-    tables.tiles.insert(tables.tiles.end(), tile.index.begin(), tile.index.end());
-    tables.tiles.push_back(rows);
-    rows += static_cast<std::int64_t>(slot.waits.size());
-    tables.tiles.push_back(rows);
-    for (const Wait& wait : slot.waits) {
-      const Signal& signal = plan.signals[static_cast<std::size_t>(wait.signal)];
-      tables.waits.insert(tables.waits.end(), {signal.slot, signal.per_launch, wait.threshold});
-    }
+Region output_region(const Plan& plan, int buffer, int rank) {
+  const Buffer& about = plan.buffer(buffer);
+  if (about.is_reduced()) return held_region(about.after, about.shape, plan.ranks, rank);
+  for (const Tile& tile : plan.tiles)
+    for (const TileAccess& access : tile.writes)
+      if (access.buffer == buffer && !access.region.empty()) return Region::whole(about.shape);
+  Region empty = Region::whole(about.shape);
+  for (int d = 0; d < empty.dimensions(); ++d) empty[d] = {0, 0};
+  return empty;
+}
+
+int reduced_buffer(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].is_reduced()) return static_cast<int>(i);
+  return -1;
+}
+
+int staging_buffer(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].staging_for >= 0) return static_cast<int>(i);
+  return -1;
+}
+
+bool cuts_tiles(const Plan& plan) {
+  for (const RankProgram& program : plan.programs)
+    for (const Slot& slot : program.slots)
+      if (slot.kept.dimensions() > 0) return true;
+  return false;
+}
+
+namespace {
+
+/// Makes the rows of one rank's tables.
+class TableMaker {
+ public:
+  explicit TableMaker(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {}
+
+  void add(const Slot& slot) {
+    const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
+    tables_.tiles.insert(tables_.tiles.end(), tile.index.begin(), tile.index.end());
+    add_waits(slot.waits);
+    if (reduced_ < 0) return;
+    add_waits(slot.sum_waits);
+    add_addends(slot);
+    add_signals(slot.signals);
+    const Shape& shape = plan_.buffer(reduced_).shape;
+    const bool whole = slot.kept.dimensions() == 0;
+    const std::int64_t begin = whole ? 0 : linear_offset(slot.kept, shape);
+    tables_.tiles.push_back(begin);
+    tables_.tiles.push_back(begin + (whole ? volume(shape) : slot.kept.volume()));
   }
-  return tables;
+
+  KernelTables take() { return std::move(tables_); }
+
+ private:
+  static std::int64_t rows(const std::vector<std::int64_t>& table, std::size_t columns) {
+    return static_cast<std::int64_t>(table.size() / columns);
+  }
+
+  void add_waits(const std::vector<Wait>& waits) {
+    tables_.tiles.push_back(rows(tables_.waits, 3));
+    for (const Wait& wait : waits) {
+      const Signal& signal = plan_.signals[static_cast<std::size_t>(wait.signal)];
+      tables_.waits.insert(tables_.waits.end(), {signal.slot, signal.per_launch, wait.threshold});
+    }
+    tables_.tiles.push_back(rows(tables_.waits, 3));
+  }
+
+  /// An element belongs to one target, so addends of different targets may be merged, and each element still meets its
+  /// own addends in their order; merging looks at neighbours only.
+  void add_addends(const Slot& slot) {
+    const std::int64_t first = rows(tables_.addends, 3);
+    std::int64_t own = first;
+    for (std::size_t i = 0; i <= slot.addends.size(); ++i) {
+      const bool at_own = static_cast<std::int64_t>(i) == slot.own_place;
+      if (at_own) own = rows(tables_.addends, 3);
+      if (i == slot.addends.size()) break;
+      const Addend& addend = slot.addends[i];
+      const std::int64_t begin = linear_offset(addend.target, plan_.buffer(reduced_).shape);
+      const std::int64_t end = begin + addend.target.volume();
+      const std::int64_t shift = linear_offset(addend.source, plan_.buffer(staging_).shape) - begin;
+      std::vector<std::int64_t>& table = tables_.addends;
+      const bool follows =
+          !at_own && rows(table, 3) > first && table[table.size() - 3] == shift && table.back() == begin;
+      if (follows) {
+        table.back() = end;
+      } else {
+        table.insert(table.end(), {shift, begin, end});
+      }
+    }
+    tables_.tiles.insert(tables_.tiles.end(), {first, own, rows(tables_.addends, 3)});
+  }
+
+  void add_signals(const std::vector<int>& signals) {
+    tables_.tiles.push_back(rows(tables_.signals, 2));
+    for (const int index : signals) {
+      const Signal& signal = plan_.signals[static_cast<std::size_t>(index)];
+      tables_.signals.insert(tables_.signals.end(), {signal.home, signal.slot});
+    }
+    tables_.tiles.push_back(rows(tables_.signals, 2));
+  }
+
+  const Plan& plan_;
+  int reduced_;
+  int staging_;
+  KernelTables tables_;
+};
+
+}  // namespace
+
+KernelTables kernel_tables(const Plan& plan, int rank) {
+  TableMaker maker(plan);
+  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) maker.add(slot);
+  return maker.take();
 }
 
 ExtraMemory extra_memory(const Plan& plan) {
@@ -42,13 +141,15 @@ ExtraMemory extra_memory(const Plan& plan) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     std::int64_t staging = 0;
     for (const Buffer& buffer : plan.buffers)
-      if (buffer.symmetric)
+      if (buffer.staging_for >= 0 || (buffer.symmetric && !buffer.is_reduced()))
         staging +=
             (volume(buffer.shape) - buffer.held[static_cast<std::size_t>(rank)].volume()) * size_in_bytes(buffer.dtype);
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);
     most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord) * kWord);
-    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.waits.size()) * kWord);
+    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.waits.size() +
+                                                                  tables.addends.size() + tables.signals.size()) *
+                                            kWord);
   }
   return most;
 }

@@ -7,7 +7,9 @@
 //   3. Its queues run, each a list of transfers taken one after the other: a transfer waits for all of its `waits`,
 //      moves its bytes, then raises its `signals`. Queues are independent of each other.
 //   4. Its kernel runs on `workers` workers. Worker w takes slots w, w + workers, w + 2 workers, ... of the tile
-//      order; for each slot it performs the slot's waits, then the tile.
+//      order. For each slot it performs `waits`, computes the tile, performs `sum_waits`, adds the `addends` to the
+//      values of the tile, stores what the slot keeps of them, and raises `signals` once that is visible to everyone.
+//      It may raise them later, but before it waits for anything else and before it ends.
 //   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
 //      launch is complete on this rank; outputs may be read, and launch e + 1 may begin at step 1.
 // Ranks are not synchronised otherwise: a rank may be in launch e + 1 while another is still in launch e.
@@ -18,6 +20,12 @@
 // Threshold 0 waits for all raises of the previous launch. A wait for t = per_launch orders everything before each of
 // the raises before the waiter; a wait for fewer orders nothing of this launch (which raises came is unknown), unless
 // per_launch raises all come from one place in a known order.
+//
+// Sums. An operator may reduce one of its outputs ("c: partial(sum) -> shard(0)"). Then every rank's kernel computes a
+// full-size summand, and buffer c on a rank is in the end: in the region that `after` gives the rank, the sum over all
+// ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What is sent to a rank
+// lands in its staging buffer, from where tiles of that rank add it: each tile adds in fp32, in the order of its
+// addends with its own value at `own_place`, starting from +0, and rounds once, to c's type. What travels has c's type.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +39,7 @@
 
 namespace syncopate {
 
-inline constexpr int kPlanVersion = 1;
+inline constexpr int kPlanVersion = 2;
 
 /// Who moves bytes (S11). Only the copy engine is realised so far; the others have their names reserved.
 enum class Engine : std::uint8_t { copy_engine };
@@ -40,14 +48,18 @@ std::string_view name_of(Engine engine);
 /// Memory of one tensor on every rank, all of one shape.
 struct Buffer {
   std::string name;
-  std::string parameter;  ///< the kernel parameter that points to it
+  std::string parameter;  ///< the kernel parameter that points to it; empty for a staging buffer
   Shape shape;
   Dtype dtype = Dtype::bf16;
   bool symmetric = false;  ///< peers read or write it; else local to its rank
   std::string purpose;     ///< why it exists, in words
   Placement before;        ///< as the operator file states them
   Placement inside;
+  Placement after;           ///< differs from `inside` only for a reduced output
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
+  int staging_for = -1;      ///< of a staging buffer: the reduced buffer whose peers' summands land here
+
+  bool is_reduced() const { return inside.kind == Placement::Kind::partial_sum; }
 };
 
 struct Signal {
@@ -88,10 +100,28 @@ struct Queue {
   std::vector<Transfer> transfers;
 };
 
-/// One entry of a rank's tile order.
+/// Summands that a tile adds to its own: elements `target` of the reduced buffer have theirs in `source`, a box of
+/// equal extents in the staging buffer. Both boxes are contiguous in memory. A tile adds to those of its elements that
+/// are in `target`, and ignores the rest.
+struct Addend {
+  Region target;
+  Region source;
+  friend bool operator==(const Addend&, const Addend&) = default;
+};
+
+/// One entry of a rank's tile order. A tile that stores summands that must leave before others of its own can be added
+/// to stands in the order several times, each time keeping another part.
 struct Slot {
-  int tile = 0;  ///< index into Plan::tiles
-  std::vector<Wait> waits;
+  int tile = 0;             ///< index into Plan::tiles
+  std::vector<Wait> waits;  ///< before the tile reads anything
+  /// The part of the reduced buffer to which the tile's stores to that buffer are cut, a contiguous box; without
+  /// dimensions: all of it.
+  Region kept;
+  std::vector<Wait> sum_waits;  ///< after the tile has computed, before it adds
+  std::vector<Addend> addends;  ///< in the order of addition
+  int own_place = 0;            ///< how many addends are added before the tile's own value
+  std::vector<int> signals;     ///< indices into Plan::signals
+  friend bool operator==(const Slot&, const Slot&) = default;
 };
 
 struct RankProgram {
@@ -126,6 +156,25 @@ struct KernelPart {
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
+  int warps = 4;            ///< for Triton: per thread block
+  int stages = 3;           ///< for Triton: depth of software pipelines
+};
+
+/// In which order the summands of a part of a reduced tensor are added. A leaf (no terms) is the summand of `rank`, as
+/// its local kernel would store it; a node is the sum of its terms from the first to the last, in fp32 from +0, rounded
+/// to the tensor's type.
+struct SumOrder {
+  int rank = 0;
+  std::vector<SumOrder> terms;
+  friend bool operator==(const SumOrder&, const SumOrder&) = default;
+};
+
+/// What a rank's output of a reduced tensor is, in `region`: the unfused meaning, which results are compared with.
+struct Sum {
+  int rank = 0;
+  int buffer = 0;
+  Region region;
+  SumOrder order;
 };
 
 struct Plan {
@@ -135,6 +184,7 @@ struct Plan {
   std::vector<Buffer> buffers;  ///< in the order of the kernel's parameters
   std::vector<Signal> signals;
   std::vector<Tile> tiles;            ///< in the local kernel's own order
+  std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers exactly
   int workers = 1;                    ///< thread blocks per rank; all resident at once
   std::vector<RankProgram> programs;  ///< per rank
   std::string communication;          ///< one line per communicated tensor, in words
@@ -145,9 +195,9 @@ struct Plan {
 /// Bytes per rank that the fused operator needs beyond what the local kernel's caller supplies, summed over kinds;
 /// maxima over ranks.
 struct ExtraMemory {
-  std::int64_t staging = 0;  ///< parts of symmetric buffers that the caller does not fill
+  std::int64_t staging = 0;  ///< parts of symmetric buffers that the caller does not fill, and staging buffers
   std::int64_t signals = 0;
-  std::int64_t tables = 0;  ///< tile order and waits, as the kernel reads them
+  std::int64_t tables = 0;  ///< tile order, waits, addends and signals, as the kernel reads them
   std::int64_t total() const { return staging + signals + tables; }
 };
 ExtraMemory extra_memory(const Plan& plan);
@@ -155,12 +205,32 @@ ExtraMemory extra_memory(const Plan& plan);
 /// Flags (number of signals homed at `rank`).
 int signal_count(const Plan& plan, int rank);
 
+/// What launches leave in `buffer` on `rank` for the caller to take: all of an output of the rank's own, its part of a
+/// reduced one. An empty box for what is no output.
+Region output_region(const Plan& plan, int buffer, int rank);
+
+/// The reduced buffer, or -1. A plan has at most one.
+int reduced_buffer(const Plan& plan);
+/// The staging buffer, or -1.
+int staging_buffer(const Plan& plan);
+/// Whether any slot keeps only a part of its tile's stores.
+bool cuts_tiles(const Plan& plan);
+
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
-  /// Per slot: the tile index values, then first and past-the-last row of `waits`: axes + 2 columns.
+  /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
+  /// In a plan with a reduced buffer 9 more columns follow: first and past-the-last row of `waits` before
+  /// adding; first row of `addends`, the row before which the own value is added, past-the-last row; first and
+  /// past-the-last row of `signals`; first and past-the-last element, by row-major number in the reduced buffer, that
+  /// the slot keeps (kept as a whole: 0 and the number of elements).
   std::vector<std::int64_t> tiles;
   /// Per wait: flag slot, per_launch, threshold.
   std::vector<std::int64_t> waits;
+  /// Per addend: shift, begin, end. Element e of the reduced buffer, begin <= e < end, has its summand at element
+  /// e + shift of the staging buffer. Addends of a slot that follow each other are merged where that changes nothing.
+  std::vector<std::int64_t> addends;
+  /// Per signal of a slot: home rank, flag slot.
+  std::vector<std::int64_t> signals;
 };
 KernelTables kernel_tables(const Plan& plan, int rank);
 

@@ -54,15 +54,42 @@ Json queue_json(const Queue& queue) {
                        {"transfers", list_of(queue.transfers, transfer_json)}});
 }
 
-/// A slot is [tile, [waits]].
+/// An addend is [target, source].
+Json addend_json(const Addend& addend) { return Json::array({region_json(addend.target), region_json(addend.source)}); }
+
+/// A slot is [tile, [waits]], and a third part if it stores to a reduced buffer.
+Json slot_json(const Slot& slot) {
+  Json json = Json::array({slot.tile, waits_json(slot.waits)});
+  Slot plain;
+  plain.tile = slot.tile;
+  plain.waits = slot.waits;
+  if (slot == plain) return json;
+  json.push_back(Json::object({{"kept", region_json(slot.kept)},
+                               {"sum_waits", waits_json(slot.sum_waits)},
+                               {"addends", list_of(slot.addends, addend_json)},
+                               {"own_place", slot.own_place},
+                               {"signals", integers(slot.signals)}}));
+  return json;
+}
+
+/// A leaf is a rank, a node the list of its terms.
+Json sum_order_json(const SumOrder& order) {
+  return order.terms.empty() ? Json(order.rank) : list_of(order.terms, sum_order_json);
+}
+
+Json sum_json(const Sum& sum) {
+  return Json::object({{"rank", sum.rank},
+                       {"buffer", sum.buffer},
+                       {"region", region_json(sum.region)},
+                       {"order", sum_order_json(sum.order)}});
+}
+
 Json program_json(const RankProgram& program) {
-  return Json::object(
-      {{"start_signals", integers(program.start_signals)},
-       {"queues", list_of(program.queues, queue_json)},
-       {"slots",
-        list_of(program.slots, [](const Slot& slot) { return Json::array({slot.tile, waits_json(slot.waits)}); })},
-       {"completion_waits", waits_json(program.completion_waits)},
-       {"completion_signals", integers(program.completion_signals)}});
+  return Json::object({{"start_signals", integers(program.start_signals)},
+                       {"queues", list_of(program.queues, queue_json)},
+                       {"slots", list_of(program.slots, slot_json)},
+                       {"completion_waits", waits_json(program.completion_waits)},
+                       {"completion_signals", integers(program.completion_signals)}});
 }
 
 /// Accesses are [buffer, region].
@@ -84,7 +111,9 @@ Json buffer_json(const Buffer& buffer) {
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},
                        {"inside", buffer.inside.to_string()},
-                       {"held", list_of(buffer.held, region_json)}});
+                       {"after", buffer.after.to_string()},
+                       {"held", list_of(buffer.held, region_json)},
+                       {"staging_for", buffer.staging_for}});
 }
 
 Json signal_json(const Signal& signal) {
@@ -110,6 +139,8 @@ Json kernel_json(const KernelPart& kernel) {
                        {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
                        {"extents", integers(kernel.extents)},
                        {"persistent", kernel.persistent},
+                       {"warps", kernel.warps},
+                       {"stages", kernel.stages},
                        {"local_source", kernel.local_source},
                        {"fused_source", kernel.fused_source}});
 }
@@ -124,6 +155,7 @@ Json plan_json(const Plan& plan) {
                        {"buffers", list_of(plan.buffers, buffer_json)},
                        {"signals", list_of(plan.signals, signal_json)},
                        {"tiles", list_of(plan.tiles, tile_json)},
+                       {"sums", list_of(plan.sums, sum_json)},
                        {"programs", list_of(plan.programs, program_json)}});
 }
 
@@ -147,7 +179,9 @@ class PlanParser {
     kernel(reader.required("kernel"));
     for (const Json& item : reader.array("buffers")) buffer(item);
     for (const Json& item : reader.array("signals")) signal(item);
+    check_staging(reader.required("buffers"));
     for (const Json& item : reader.array("tiles")) tile(item);
+    for (const Json& item : reader.array("sums")) sum(item);
     const Json& programs = reader.required("programs");
     for (const Json& item : expect_array(file_, programs, "'programs'")) program(item);
     if (static_cast<int>(plan_.programs.size()) != plan_.ranks)
@@ -243,6 +277,8 @@ class PlanParser {
     for (const Json& axis : reader.array("axes")) part.axes.push_back(expect_string(file_, axis, "axis"));
     part.extents = integers(reader.required("extents"), "extents");
     part.persistent = boolean(reader, "persistent");
+    part.warps = in_range(reader.required("warps"), "'warps'", 1, 32);
+    part.stages = in_range(reader.required("stages"), "'stages'", 1, 16);
     part.local_source = reader.string("local_source");
     part.fused_source = reader.string("fused_source");
     if (expect_string(file_, hash, "'fused_hash'") != content_hash(part.fused_source))
@@ -271,11 +307,80 @@ class PlanParser {
     buffer.purpose = reader.string("purpose");
     buffer.before = placement(reader, "before");
     buffer.inside = placement(reader, "inside");
+    buffer.after = placement(reader, "after");
     const Json& held = reader.required("held");
     for (const Json& item : tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
       buffer.held.push_back(region(item, buffer.shape.size()));
+    buffer.staging_for = in_range(reader.required("staging_for"), "'staging_for'", -1, 1 << 16);
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
+  }
+
+  /// At most one reduced buffer, and at most one staging buffer, which is for it.
+  void check_staging(const Json& where) const {
+    int reduced = 0;
+    int staging = 0;
+    for (const Buffer& buffer : plan_.buffers) {
+      reduced += buffer.is_reduced() ? 1 : 0;
+      if (buffer.staging_for < 0) continue;
+      ++staging;
+      const auto target = static_cast<std::size_t>(buffer.staging_for);
+      if (target >= plan_.buffers.size() || !plan_.buffers[target].is_reduced() ||
+          plan_.buffers[target].shape.size() != buffer.shape.size() || plan_.buffers[target].dtype != buffer.dtype)
+        throw UserError(file_.locate(where.offset()),
+                        fmt::format("buffer '{}' cannot be the staging buffer of buffer {}", buffer.name, target),
+                        "a staging buffer is for a reduced one, with as many dimensions and of the same dtype");
+    }
+    if (reduced > 1 || staging > 1)
+      throw UserError(file_.locate(where.offset()), fmt::format("{} reduced and {} staging buffers", reduced, staging),
+                      "at most one of each");
+  }
+
+  SumOrder sum_order(const Json& value, int depth = 0) const {
+    if (value.kind() == Json::Kind::integer) return {in_range(value, "the summand's rank", 0, plan_.ranks - 1), {}};
+    const std::vector<Json>& terms = expect_array(file_, value, "the order of a sum");
+    if (terms.empty() || depth > plan_.ranks)
+      throw UserError(file_.locate(value.offset()), "a sum without terms, or nested too deeply", "list its summands");
+    SumOrder order;
+    for (const Json& term : terms) order.terms.push_back(sum_order(term, depth + 1));
+    return order;
+  }
+
+  void sum(const Json& value) {
+    JsonReader reader(file_, value, "sum");
+    Sum sum;
+    sum.rank = in_range(reader.required("rank"), "the sum's rank", 0, plan_.ranks - 1);
+    sum.buffer = index(reader.required("buffer"), "the sum's buffer", plan_.buffers.size());
+    sum.region = region(reader.required("region"), plan_.buffer(sum.buffer).shape.size());
+    sum.order = sum_order(reader.required("order"));
+    reader.finish();
+    plan_.sums.push_back(std::move(sum));
+  }
+
+  Slot slot(const Json& value) const {
+    const std::vector<Json>& parts = expect_array(file_, value, "slot");
+    if (parts.size() != 3) tuple(value, "slot", 2);
+    Slot slot;
+    slot.tile = index(parts[0], "the slot's tile", plan_.tiles.size());
+    slot.waits = waits(parts[1]);
+    if (parts.size() == 2) return slot;
+    const int reduced = reduced_buffer(plan_);
+    if (reduced < 0)
+      throw UserError(file_.locate(parts[2].offset()), "a slot with sums, but no buffer is reduced", "remove them");
+    const std::size_t dimensions = plan_.buffer(reduced).shape.size();
+    JsonReader reader(file_, parts[2], "slot");
+    const Json& kept = reader.required("kept");
+    if (!expect_array(file_, kept, "'kept'").empty()) slot.kept = region(kept, dimensions);
+    slot.sum_waits = waits(reader.required("sum_waits"));
+    for (const Json& item : reader.array("addends")) {
+      const std::vector<Json>& pair = tuple(item, "addend", 2);
+      slot.addends.push_back({region(pair[0], dimensions), region(pair[1], dimensions)});
+    }
+    slot.own_place =
+        in_range(reader.required("own_place"), "'own_place'", 0, static_cast<std::int64_t>(slot.addends.size()));
+    slot.signals = signals(reader.required("signals"));
+    reader.finish();
+    return slot;
   }
 
   void signal(const Json& value) {
@@ -371,10 +476,7 @@ class PlanParser {
     RankProgram program;
     program.start_signals = signals(reader.required("start_signals"));
     for (const Json& item : reader.array("queues")) program.queues.push_back(queue(item));
-    for (const Json& item : reader.array("slots")) {
-      const std::vector<Json>& pair = tuple(item, "slot", 2);
-      program.slots.push_back({index(pair[0], "the slot's tile", plan_.tiles.size()), waits(pair[1])});
-    }
+    for (const Json& item : reader.array("slots")) program.slots.push_back(slot(item));
     program.completion_waits = waits(reader.required("completion_waits"));
     program.completion_signals = signals(reader.required("completion_signals"));
     reader.finish();
