@@ -1,0 +1,83 @@
+#include "syncopate/plan/sums.h"
+
+#include <cstring>
+
+namespace syncopate {
+namespace {
+
+std::size_t bytes_of(std::int64_t elements, Dtype dtype) {
+  return static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_in_bytes(dtype));
+}
+
+float load(const std::byte* address, Dtype dtype) {
+  if (dtype != Dtype::fp64) return load_element(address, dtype);
+  double value = 0;
+  std::memcpy(&value, address, sizeof value);
+  return static_cast<float>(value);
+}
+
+void store(std::byte* address, Dtype dtype, float value) {
+  if (dtype != Dtype::fp64) return store_element(address, dtype, value);
+  const double wide = value;
+  std::memcpy(address, &wide, sizeof wide);
+}
+
+/// The sum of one run of elements by `order`; `summands[rank]` is the first byte of the run there.
+Bytes sum_of_run(const SumOrder& order, const std::vector<const std::byte*>& summands, std::int64_t count,
+                 Dtype dtype) {
+  const std::size_t bytes = bytes_of(count, dtype);
+  if (order.terms.empty()) {
+    const std::byte* leaf = summands[static_cast<std::size_t>(order.rank)];
+    return {leaf, leaf + bytes};
+  }
+  const std::size_t step = bytes_of(1, dtype);
+  std::vector<float> sums(static_cast<std::size_t>(count), 0.0F);
+  for (const SumOrder& term : order.terms) {
+    const Bytes values = sum_of_run(term, summands, count, dtype);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += load(values.data() + i * step, dtype);
+  }
+  Bytes result(bytes);
+  for (std::size_t i = 0; i < sums.size(); ++i) store(result.data() + i * step, dtype, sums[i]);
+  return result;
+}
+
+/// Puts the sum into a whole buffer of its rank.
+void add_up(const Sum& sum, const Buffer& about, const std::vector<std::vector<Bytes>>& unfused, Bytes& whole) {
+  for_each_run(sum.region, about.shape, [&](std::int64_t offset, std::int64_t count) {
+    const std::size_t at = bytes_of(offset, about.dtype);
+    std::vector<const std::byte*> summands;
+    for (const std::vector<Bytes>& outputs : unfused)
+      summands.push_back(outputs[static_cast<std::size_t>(sum.buffer)].data() + at);
+    const Bytes added = sum_of_run(sum.order, summands, count, about.dtype);
+    std::memcpy(whole.data() + at, added.data(), added.size());
+  });
+}
+
+}  // namespace
+
+Bytes cut_out(const Bytes& whole, const Region& region, const Shape& shape, Dtype dtype) {
+  Bytes part;
+  part.reserve(bytes_of(region.volume(), dtype));
+  for_each_run(region, shape, [&](std::int64_t offset, std::int64_t count) {
+    const auto first = whole.begin() + static_cast<std::ptrdiff_t>(bytes_of(offset, dtype));
+    part.insert(part.end(), first, first + static_cast<std::ptrdiff_t>(bytes_of(count, dtype)));
+  });
+  return part;
+}
+
+std::vector<std::vector<Bytes>> reduce_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused) {
+  const int reduced = reduced_buffer(plan);
+  if (reduced < 0) return unfused;
+  const Buffer& about = plan.buffer(reduced);
+  std::vector<Bytes> whole(unfused.size(), poison(about.dtype, volume(about.shape)));
+  for (const Sum& sum : plan.sums)
+    if (sum.buffer == reduced) add_up(sum, about, unfused, whole[static_cast<std::size_t>(sum.rank)]);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    unfused[r][static_cast<std::size_t>(reduced)] =
+        cut_out(whole[r], output_region(plan, reduced, rank), about.shape, about.dtype);
+  }
+  return unfused;
+}
+
+}  // namespace syncopate
