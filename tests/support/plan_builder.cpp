@@ -37,7 +37,7 @@ class Maker {
 
   Plan make() {
     make_buffers();
-    make_tiles();
+    make_product_tiles(plan_, options_.tile_rows, options_.tile_columns);
     make_chunks();
     plan_.programs.resize(static_cast<std::size_t>(ranks_));
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -59,7 +59,7 @@ class Maker {
         break;
     }
     for (int rank = 0; rank < ranks_; ++rank) make_slots(rank);
-    drop_unused_signals();
+    drop_unused_signals(plan_);  // a chunk whose arrival another's implies for everybody needs no signal of its own
     return std::move(plan_);
   }
 
@@ -91,21 +91,6 @@ class Maker {
     }
   }
 
-  void make_tiles() {
-    const std::int64_t down = (options_.rows + options_.tile_rows - 1) / options_.tile_rows;
-    const std::int64_t across = (options_.columns + options_.tile_columns - 1) / options_.tile_columns;
-    plan_.kernel.axes = {"m", "n"};
-    plan_.kernel.extents = {down, across};
-    for (std::int64_t m = 0; m < down; ++m) {
-      for (std::int64_t n = 0; n < across; ++n) {
-        const Range rows{m * options_.tile_rows, std::min((m + 1) * options_.tile_rows, options_.rows)};
-        const Range columns{n * options_.tile_columns, std::min((n + 1) * options_.tile_columns, options_.columns)};
-        const Range inner{0, options_.inner};
-        plan_.tiles.push_back({{m, n}, {{kA, {rows, inner}}, {kB, {inner, columns}}}, {{kC, {rows, columns}}}});
-      }
-    }
-  }
-
   void make_chunks() {
     for (int owner = 0; owner < ranks_; ++owner) {
       const Range shard = chunk_of({0, options_.rows}, ranks_, owner);
@@ -117,15 +102,8 @@ class Maker {
     }
   }
 
-  int add_signal(std::string name, int home, std::int64_t per_launch = 1) {
-    const int slot = static_cast<int>(
-        std::count_if(plan_.signals.begin(), plan_.signals.end(), [&](const Signal& s) { return s.home == home; }));
-    plan_.signals.push_back({std::move(name), home, slot, per_launch, "made by hand"});
-    return static_cast<int>(plan_.signals.size()) - 1;
-  }
-
   int add_arrival(const Chunk& chunk, int rank) {
-    return add_signal(fmt::format("chunk {}.{} at rank {}", chunk.owner, chunk.number, rank), rank);
+    return add_signal(plan_, fmt::format("chunk {}.{} at rank {}", chunk.owner, chunk.number, rank), rank);
   }
 
   /// Appends a transfer whose arrival the destination's tiles see by `arrival`. `after`: transfers that it waits for.
@@ -157,10 +135,10 @@ class Maker {
         const int destination = shift(source, distance);
         const std::vector<Chunk>& chunks = chunks_[static_cast<std::size_t>(source)];
         if (chunks.empty()) continue;
-        const int free = add_signal(fmt::format("rank {} free for rank {}", destination, source), source);
+        const int free = add_signal(plan_, fmt::format("rank {} free for rank {}", destination, source), source);
         program(destination).completion_signals.push_back(free);
         const int counter = options_.counted
-                                ? add_signal(fmt::format("chunks of rank {} at rank {}", source, destination),
+                                ? add_signal(plan_, fmt::format("chunks of rank {} at rank {}", source, destination),
                                              destination, static_cast<std::int64_t>(chunks.size()))
                                 : -1;
         for (std::size_t i = 0; i < chunks.size(); ++i) {
@@ -177,7 +155,7 @@ class Maker {
     std::vector<int> drained(static_cast<std::size_t>(ranks_), -1);
     for (int owner = 0; owner < ranks_ && ranks_ > 1; ++owner) {
       if (chunks_[static_cast<std::size_t>(owner)].empty()) continue;
-      const int signal = add_signal(fmt::format("rank {} drained", owner), owner, ranks_ - 1);
+      const int signal = add_signal(plan_, fmt::format("rank {} drained", owner), owner, ranks_ - 1);
       drained[static_cast<std::size_t>(owner)] = signal;
       program(owner).completion_waits.push_back({signal, ranks_ - 1});
     }
@@ -186,7 +164,7 @@ class Maker {
         const int owner = shift(puller, distance);
         const std::vector<Chunk>& chunks = chunks_[static_cast<std::size_t>(owner)];
         if (chunks.empty()) continue;
-        const int ready = add_signal(fmt::format("rank {} ready for rank {}", owner, puller), puller);
+        const int ready = add_signal(plan_, fmt::format("rank {} ready for rank {}", owner, puller), puller);
         program(owner).start_signals.push_back(ready);
         const int queue = (distance - 1) % options_.queues;
         for (std::size_t i = 0; i < chunks.size(); ++i)
@@ -213,12 +191,13 @@ class Maker {
           std::vector<Wait> waits;
           std::vector<std::size_t> after;
           if (push && !std::exchange(greeted[rank], true)) {
-            const int free = add_signal(fmt::format("rank {} free for rank {}", destination, source), source);
+            const int free = add_signal(plan_, fmt::format("rank {} free for rank {}", destination, source), source);
             program(destination).completion_signals.push_back(free);
             waits.push_back({free, 0});
           }
           if (!push && step == 0 && i == 0) {
-            const int ready = add_signal(fmt::format("rank {} ready for rank {}", source, destination), destination);
+            const int ready =
+                add_signal(plan_, fmt::format("rank {} ready for rank {}", source, destination), destination);
             program(source).start_signals.push_back(ready);
             waits.push_back({ready, 1});
           }
@@ -237,7 +216,7 @@ class Maker {
       std::vector<Transfer>& transfers = program(rank).queues[0].transfers;
       if (transfers.empty()) continue;
       const int source = shift(rank, -1);
-      const int drained = add_signal(fmt::format("rank {} drained", source), source);
+      const int drained = add_signal(plan_, fmt::format("rank {} drained", source), source);
       transfers.back().signals.push_back(drained);
       program(source).completion_waits.push_back({drained, 1});
     }
@@ -245,8 +224,9 @@ class Maker {
 
   /// Lets the pull number `placed`, made by `rank`, tell its neighbour that the chunk can be taken on.
   Wait seen_by(std::size_t placed, const Chunk& chunk, int rank, int neighbour) {
-    const int signal = add_signal(
-        fmt::format("chunk {}.{} at rank {} for rank {}", chunk.owner, chunk.number, rank, neighbour), neighbour);
+    const int signal =
+        add_signal(plan_, fmt::format("chunk {}.{} at rank {} for rank {}", chunk.owner, chunk.number, rank, neighbour),
+                   neighbour);
     for (Transfer& transfer : program(rank).queues[0].transfers)
       if (transfer.signals.front() == placed_[placed].arrival.signal) transfer.signals.push_back(signal);
     return {signal, 1};
@@ -284,48 +264,6 @@ class Maker {
     }
   }
 
-  /// A chunk whose arrival another's implies for everybody needs no signal of its own.
-  void drop_unused_signals() {
-    std::set<int> used;
-    const auto use = [&](const std::vector<Wait>& waits) {
-      for (const Wait& wait : waits) used.insert(wait.signal);
-    };
-    for_each_list(use, [](const std::vector<int>&) {});
-    std::map<int, int> renumbered;
-    std::map<int, int> slots;
-    std::vector<Signal> kept;
-    for (const int signal : used) {
-      renumbered[signal] = static_cast<int>(kept.size());
-      kept.push_back(std::move(plan_.signals[static_cast<std::size_t>(signal)]));
-      kept.back().slot = slots[kept.back().home]++;
-    }
-    plan_.signals = std::move(kept);
-    for_each_list(
-        [&](std::vector<Wait>& waits) {
-          for (Wait& wait : waits) wait.signal = renumbered.at(wait.signal);
-        },
-        [&](std::vector<int>& raised) {
-          std::erase_if(raised, [&](int signal) { return !renumbered.contains(signal); });
-          for (int& signal : raised) signal = renumbered.at(signal);
-        });
-  }
-
-  template <typename WaitsVisitor, typename SignalsVisitor>
-  void for_each_list(WaitsVisitor&& visit_waits, SignalsVisitor&& visit_signals) {
-    for (RankProgram& program : plan_.programs) {
-      visit_signals(program.start_signals);
-      for (Queue& queue : program.queues) {
-        for (Transfer& transfer : queue.transfers) {
-          visit_waits(transfer.waits);
-          visit_signals(transfer.signals);
-        }
-      }
-      for (Slot& slot : program.slots) visit_waits(slot.waits);
-      visit_waits(program.completion_waits);
-      visit_signals(program.completion_signals);
-    }
-  }
-
   HandMadeOptions options_;
   int ranks_;
   Plan plan_;
@@ -335,9 +273,78 @@ class Maker {
   std::map<std::pair<int, int>, std::size_t> last_in_queue_;
 };
 
+template <typename WaitsVisitor, typename SignalsVisitor>
+void for_each_list(Plan& plan, WaitsVisitor&& visit_waits, SignalsVisitor&& visit_signals) {
+  for (RankProgram& program : plan.programs) {
+    visit_signals(program.start_signals);
+    for (Queue& queue : program.queues) {
+      for (Transfer& transfer : queue.transfers) {
+        visit_waits(transfer.waits);
+        visit_signals(transfer.signals);
+      }
+    }
+    for (Slot& slot : program.slots) {
+      visit_waits(slot.waits);
+      visit_waits(slot.sum_waits);
+      visit_signals(slot.signals);
+    }
+    visit_waits(program.completion_waits);
+    visit_signals(program.completion_signals);
+  }
+}
+
 }  // namespace
 
 Plan hand_made(const HandMadeOptions& options) { return Maker(options).make(); }
+
+void make_product_tiles(Plan& plan, std::int64_t tile_rows, std::int64_t tile_columns) {
+  const Shape& c = plan.buffer(kC).shape;
+  const Range inner{0, plan.buffer(kA).shape[1]};
+  const std::int64_t down = (c[0] + tile_rows - 1) / tile_rows;
+  const std::int64_t across = (c[1] + tile_columns - 1) / tile_columns;
+  plan.kernel.axes = {"m", "n"};
+  plan.kernel.extents = {down, across};
+  for (std::int64_t m = 0; m < down; ++m) {
+    for (std::int64_t n = 0; n < across; ++n) {
+      const Range rows{m * tile_rows, std::min((m + 1) * tile_rows, c[0])};
+      const Range columns{n * tile_columns, std::min((n + 1) * tile_columns, c[1])};
+      plan.tiles.push_back({{m, n}, {{kA, {rows, inner}}, {kB, {inner, columns}}}, {{kC, {rows, columns}}}});
+    }
+  }
+}
+
+void drop_unused_signals(Plan& plan) {
+  std::set<int> used;
+  for_each_list(
+      plan,
+      [&](const std::vector<Wait>& waits) {
+        for (const Wait& wait : waits) used.insert(wait.signal);
+      },
+      [](const std::vector<int>&) {});
+  std::map<int, int> renumbered;
+  std::map<int, int> slots;
+  std::vector<Signal> kept;
+  for (const int signal : used) {
+    renumbered[signal] = static_cast<int>(kept.size());
+    kept.push_back(std::move(plan.signals[static_cast<std::size_t>(signal)]));
+    kept.back().slot = slots[kept.back().home]++;
+  }
+  plan.signals = std::move(kept);
+  for_each_list(
+      plan,
+      [&](std::vector<Wait>& waits) {
+        for (Wait& wait : waits) wait.signal = renumbered.at(wait.signal);
+      },
+      [&](std::vector<int>& raised) {
+        std::erase_if(raised, [&](int signal) { return !renumbered.contains(signal); });
+        for (int& signal : raised) signal = renumbered.at(signal);
+      });
+}
+
+int add_signal(Plan& plan, std::string name, int home, std::int64_t per_launch) {
+  plan.signals.push_back({std::move(name), home, signal_count(plan, home), per_launch, "made by hand"});
+  return static_cast<int>(plan.signals.size()) - 1;
+}
 
 int signal_called(const Plan& plan, const std::string& name) {
   const auto found =

@@ -1,5 +1,5 @@
 // Plans made by hand, without the compiler: c = a b, where the rows of `a` are gathered from the ranks. Right, and with
-// no wait too many, so that tests can break them.
+// no wait too many, so that tests can break them. Those whose output is reduced are in reduce_builder.h.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +27,15 @@ struct HandMadeOptions {
 };
 
 Plan hand_made(const HandMadeOptions& options);
+
+/// The kernel's axes and tiles of c = a b: buffers 0, 1 and 2 of the plan.
+void make_product_tiles(Plan& plan, std::int64_t tile_rows, std::int64_t tile_columns);
+
+/// Takes away the signals that nobody waits for, with their raises, and numbers the others anew.
+void drop_unused_signals(Plan& plan);
+
+/// Appends a signal in the next flag of its home and returns its index.
+int add_signal(Plan& plan, std::string name, int home, std::int64_t per_launch = 1);
 
 /// Index of the signal of that name; throws InternalError if there is none.
 int signal_called(const Plan& plan, const std::string& name);
