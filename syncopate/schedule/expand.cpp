@@ -14,25 +14,41 @@ bool is_collective(const Operator& op) { return std::holds_alternative<Collectiv
 
 bool same_box(const Region& a, const Region& b) { return a == b || (a.empty() && b.empty()); }
 
-/// The tensor that an all-gather collective gathers, as a template wants it. Throws if its chunks are not the shards.
-const LogicalTensor& gathered_tensor(const Schedule& schedule, const Collective& c, const SourceLocation& where) {
+const LogicalTensor& tensor_of(const Schedule& schedule, const Collective& c) {
+  const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(c.source_chunks.front())];
+  return schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
+}
+
+/// Throws unless the collective does what a template does: it is over all ranks in order, and joins whole tensors with
+/// the shards of its ranks.
+void check_as_template(const Schedule& schedule, const Collective& c, const SourceLocation& where) {
+  const bool gathers = c.type == CollectiveType::all_gather;
   const std::string remedy =
-      "an all-gather over all ranks in order, from their shards to the whole tensor; or write the P2P operators "
-      "yourself";
-  if (c.type != CollectiveType::all_gather)
-    throw UserError(where, "only all-gather collectives can be opened into transfers so far", remedy);
-  const auto chunk = [&](int index) -> const Chunk& { return schedule.chunks[static_cast<std::size_t>(index)]; };
-  const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk(c.source_chunks.front()).tensor)];
-  bool shards = static_cast<int>(c.ranks.size()) == schedule.ranks() && tensor.before.kind == Placement::Kind::shard &&
-                tensor.after == Placement::replicate();
-  for (std::size_t i = 0; i < c.ranks.size() && shards; ++i)
-    shards = c.ranks[i] == static_cast<int>(i) &&
-             same_box(chunk(c.source_chunks[i]).region,
-                      held_region(tensor.before, tensor.shape, schedule.ranks(), c.ranks[i])) &&
-             chunk(c.destination_chunks[i]).region == Region::whole(tensor.shape);
-  if (!shards)
-    throw UserError(where, fmt::format("the chunks of the all-gather of '{}' are not its shards", tensor.name), remedy);
-  return tensor;
+      fmt::format("{} over all ranks in order, {}; or write the P2P operators yourself",
+                  gathers ? "an all-gather" : "a reduce-scatter",
+                  gathers ? "from their shards to the whole tensor" : "from whole tensors of summands to their shards");
+  if (!gathers && c.type != CollectiveType::reduce_scatter)
+    throw UserError(where, "only all-gather and reduce-scatter collectives can be opened into transfers so far",
+                    "write the P2P operators yourself");
+  const LogicalTensor& tensor = tensor_of(schedule, c);
+  const Placement& sharded = gathers ? tensor.before : tensor.after;
+  const Placement& whole = gathers ? tensor.after : tensor.before;
+  bool fits = static_cast<int>(c.ranks.size()) == schedule.ranks() && sharded.kind == Placement::Kind::shard &&
+              whole == (gathers ? Placement::replicate() : Placement::partial_sum());
+  const auto region = [&](int index) -> const Region& {
+    return schedule.chunks[static_cast<std::size_t>(index)].region;
+  };
+  for (std::size_t i = 0; i < c.ranks.size() && fits; ++i) {
+    const Region& shard = region(gathers ? c.source_chunks[i] : c.destination_chunks[i]);
+    const Region& all = region(gathers ? c.destination_chunks[i] : c.source_chunks[i]);
+    fits = c.ranks[i] == static_cast<int>(i) && all == Region::whole(tensor.shape) &&
+           same_box(shard, held_region(sharded, tensor.shape, schedule.ranks(), c.ranks[i]));
+  }
+  if (!fits)
+    throw UserError(where,
+                    fmt::format("the chunks of the {} of '{}' are not its shards",
+                                gathers ? "all-gather" : "reduce-scatter", tensor.name),
+                    remedy);
 }
 
 }  // namespace
@@ -72,9 +88,12 @@ Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& opt
     }
     const SourceLocation where = file == nullptr ? SourceLocation{} : file->locate(op.offset);
     const auto& collective = std::get<Collective>(op.action);
-    const LogicalTensor& tensor = gathered_tensor(schedule, collective, where);
+    check_as_template(schedule, collective, where);
+    const LogicalTensor& tensor = tensor_of(schedule, collective);
     const int tensor_index = schedule.chunks[static_cast<std::size_t>(collective.source_chunks.front())].tensor;
-    const Schedule opened = all_gather(tensor, schedule.ranks(), options, where);
+    const Schedule opened = collective.type == CollectiveType::all_gather
+                                ? all_gather(tensor, schedule.ranks(), options, where)
+                                : reduce_scatter(tensor, schedule.ranks(), options, where);
     std::map<std::pair<int, int>, Dependency> moved;
     for (const Dependency& inner : topological_order(opened)) {
       const Operator& inner_op = opened.at(inner);

@@ -89,10 +89,11 @@ struct TensorState {
   explicit TensorState(Atoms a) : atoms(std::move(a)) {}
   Atoms atoms;
   bool partial = false;
-  std::vector<int> writer;  ///< of each cell
-  /// Only for partial tensors: whose summands are in the cell, ascending, and the operators that have read it since it
-  /// was last written.
+  std::vector<int> writer;  ///< of each cell: who put a value there last
+  /// Only for partial tensors: whose summands are in the cell, ascending; the operators that have added to it since
+  /// `writer` wrote it; and those that have read it since then.
   std::vector<std::vector<int>> contributors;
+  std::vector<std::vector<int>> adders;
   std::vector<std::vector<int>> readers;
 };
 
@@ -141,6 +142,7 @@ class SymbolicRun {
     s.writer.assign(cells, kNobody);
     if (s.partial) {
       s.contributors.resize(cells);
+      s.adders.resize(cells);
       s.readers.resize(cells);
     }
     for (int rank = 0; rank < schedule_.ranks(); ++rank)
@@ -197,12 +199,16 @@ class SymbolicRun {
     if (writer == kNobody)
       fail(fmt::format("it reads {}, which rank {} does not hold by then", atom_name(tensor, atom), rank),
            "send it there first, and depend on that operator");
-    if (writer >= 0 && !is_before(writer)) {
-      const Dependency d = named(writer);
+    const auto arrived = [&](int other) {
+      if (other < 0 || is_before(other)) return;
+      const Dependency d = named(other);
       fail(fmt::format("it reads {} on rank {} without waiting for its arrival", atom_name(tensor, atom), rank),
            fmt::format("add the dependency [{}, {}]", d.rank, d.index));
-    }
-    if (s.partial) s.readers[cell].push_back(number(at_));
+    };
+    arrived(writer);
+    if (!s.partial) return;
+    for (const int adder : s.adders[cell]) arrived(adder);
+    s.readers[cell].push_back(number(at_));
   }
 
   /// Puts a value that nobody may have put there before.
@@ -216,7 +222,8 @@ class SymbolicRun {
     writer = number(at_);
   }
 
-  /// Puts a partial sum in place of another, or adds it. Everyone who wrote or read the old one must have finished.
+  /// Puts a partial sum in place of another, or adds it. Everyone who read the old one must have finished, and who
+  /// wrote it; sums that are added may come in any order, for the order of addition is that of the ranks.
   void write_sum(int tensor, int rank, int atom, std::vector<int> contribution, bool add) {
     TensorState& s = state(tensor);
     const std::size_t cell = place(s, rank, atom);
@@ -235,9 +242,13 @@ class SymbolicRun {
       if (sum.size() < contribution.size() + s.contributors[cell].size())
         fail(fmt::format("it adds to {} on rank {} summands that are in it already", atom_name(tensor, atom), rank),
              "add every summand once");
-      contribution = std::move(sum);
+      s.contributors[cell] = std::move(sum);
+      s.adders[cell].push_back(number(at_));
+      return;
     }
+    for (const int adder : s.adders[cell]) finished(adder);
     s.contributors[cell] = std::move(contribution);
+    s.adders[cell].clear();
     s.readers[cell].clear();
     s.writer[cell] = number(at_);
   }

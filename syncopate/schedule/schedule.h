@@ -3,9 +3,9 @@
 //
 // Semantics. Every rank has a list of operators. An operator may start as soon as all of its dependencies have
 // completed; its place in the list is a priority among those that may start (the compiler issues the operators of a
-// rank and port in topological_order()), not a dependency, and nothing may rely on it for correctness. A P2P copies its source chunk, as the source rank holds
-// it, into its destination chunk on the destination rank; with a reduction it adds instead. A P2P listed at its
-// source is a push, listed at its destination a pull.
+// rank and port in topological_order()), not a dependency, and nothing may rely on it for correctness. A P2P copies its
+// source chunk, as the source rank holds it, into its destination chunk on the destination rank; with a reduction it
+// adds instead. A P2P listed at its source is a push, listed at its destination a pull.
 #pragma once
 
 #include <cstdint>

@@ -19,6 +19,10 @@ struct TemplateOptions {
   Algorithm algorithm = Algorithm::direct;
   Initiator initiator = Initiator::push;
   std::int64_t split = 1;  ///< chunks that each shard is cut into, along the sharded dimension, as torch.chunk cuts
+  /// Of direct reduce-scatters: chunk 0 of every peer's shard leaves first, then chunk 1 of every peer's, and so on,
+  /// instead of one peer's shard after the other. All summands of an early chunk are then there early, as is needed
+  /// where the memory they land in is used again for a later one.
+  bool chunk_major = false;
 };
 
 /// The collective that turns `before` into `after`: nothing if the two agree (or the change is local, replicate ->
@@ -34,10 +38,20 @@ std::optional<CollectiveType> collective_between(const Placement& before, const 
 Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                     const SourceLocation& where);
 
-/// Opens every all-gather collective of a schedule into P2P operators made by the template, with the collective's
-/// dependencies in front and its followers behind all of them. Schedules without collectives come back as they are.
-/// Throws UserError (with the operator's place in `file` if given) for other collectives, and where the chunks of the
-/// collective are not the shards of its ranks.
+/// Reduce-scatter of a tensor that is `partial(sum)` before and `shard(d)` after, over `ranks` ranks. The order of a
+/// rank's list is the order in which its summands leave.
+/// direct: in round s = 1..ranks-1 rank r sends its summand of the chunks of rank r+s, where it is added. ring: the sum
+/// of a chunk starts at the rank above its owner and travels up, each rank adding its summand before the next hop,
+/// until it ends at the owner. bidirectional_ring: two sums a chunk, one travelling up to the owner and one down (ports
+/// 0 and 1), from as far away as makes the two ways equally long; of the chunks whose farthest summand may take either
+/// way half take each. Throws UserError at `where` as all_gather does.
+Schedule reduce_scatter(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
+                        const SourceLocation& where);
+
+/// Opens every all-gather and every reduce-scatter collective of a schedule into P2P operators made by the template,
+/// with the collective's dependencies in front and its followers behind all of them. Schedules without collectives come
+/// back as they are. Throws UserError (with the operator's place in `file` if given) for other collectives, and where
+/// the collective is not over all ranks, between whole tensors and the shards of its ranks.
 Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& options, const SourceFile* file = nullptr);
 
 }  // namespace syncopate
