@@ -2,6 +2,7 @@
 // no toolkit. The types and constants are those of the documented ABI; only what Syncopate uses is here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -43,6 +44,17 @@ inline constexpr unsigned kEventWithoutTiming = 2;
 inline constexpr unsigned kWaitGreaterOrEqual = 0;
 /// Everything before the write on its stream is visible, system-wide, before the value is.
 inline constexpr unsigned kWriteAfterAllBefore = 0;
+
+/// CUipcMemHandle: names an allocation to other processes of the machine.
+struct MemoryHandle {
+  std::array<char, 64> bytes{};
+};
+inline constexpr unsigned kEnablePeerAccess = 1;  ///< of ipc_open_memory_handle
+
+/// CUuuid.
+struct DeviceUuid {
+  std::array<char, 16> bytes{};
+};
 
 /// CUDA_MEMCPY2D, with both sides given as unified addresses.
 struct Copy2dArguments {
@@ -87,14 +99,19 @@ struct Driver {
   Result (*device_get_name)(char* name, int length, Device device);
   Result (*device_get_attribute)(int* value, int attribute, Device device);
   Result (*device_total_memory)(std::size_t* bytes, Device device);
+  Result (*device_get_uuid)(DeviceUuid* uuid, Device device);
   Result (*device_can_access_peer)(int* can, Device device, Device peer);
   Result (*primary_context_retain)(Context* context, Device device);
   Result (*primary_context_release)(Device device);
   Result (*context_set_current)(Context context);
+  Result (*context_get_current)(Context* context);
   Result (*context_get_stream_priority_range)(int* least, int* greatest);
   Result (*context_enable_peer_access)(Context peer, unsigned flags);
   Result (*memory_allocate)(DevicePointer* address, std::size_t bytes);
   Result (*memory_free)(DevicePointer address);
+  Result (*ipc_get_memory_handle)(MemoryHandle* handle, DevicePointer address);
+  Result (*ipc_open_memory_handle)(DevicePointer* address, MemoryHandle handle, unsigned flags);
+  Result (*ipc_close_memory_handle)(DevicePointer address);
   Result (*memory_allocate_host)(void** address, std::size_t bytes, unsigned flags);
   Result (*memory_free_host)(void* address);
   Result (*copy_to_device)(DevicePointer destination, const void* source, std::size_t bytes);
