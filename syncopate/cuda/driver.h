@@ -19,11 +19,17 @@ struct ModuleObject;
 struct FunctionObject;
 struct StreamObject;
 struct EventObject;
+struct GraphObject;
+struct GraphExecutableObject;
+struct GraphNodeObject;
 using Context = ContextObject*;
 using Module = ModuleObject*;
 using Function = FunctionObject*;
 using Stream = StreamObject*;
 using Event = EventObject*;
+using Graph = GraphObject*;
+using GraphExecutable = GraphExecutableObject*;
+using GraphNode = GraphNodeObject*;
 
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kNotReady = 600;
@@ -54,6 +60,23 @@ inline constexpr unsigned kEnablePeerAccess = 1;  ///< of ipc_open_memory_handle
 /// CUuuid.
 struct DeviceUuid {
   std::array<char, 16> bytes{};
+};
+
+inline constexpr int kCaptureNone = 0;
+inline constexpr int kCaptureActive = 1;
+/// A capture, or a thread, that does not forbid others' calls which might disturb captures.
+inline constexpr int kCaptureRelaxed = 2;
+
+/// CUDA_KERNEL_NODE_PARAMS of CUDA 12.
+struct KernelNodeArguments {
+  Function function = nullptr;
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
+  unsigned block_x = 1, block_y = 1, block_z = 1;
+  unsigned shared_bytes = 0;
+  void** parameters = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;
+  Context context = nullptr;
 };
 
 /// CUDA_MEMCPY2D, with both sides given as unified addresses.
@@ -126,10 +149,25 @@ struct Driver {
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags);
   Result (*stream_wait_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
   Result (*stream_write_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
+  Result (*stream_begin_capture)(Stream stream, int mode);
+  Result (*stream_end_capture)(Stream stream, Graph* graph);
+  Result (*stream_is_capturing)(Stream stream, int* status);
+  Result (*stream_get_capture_info)(Stream stream, int* status, std::uint64_t* id, Graph* graph,
+                                    const GraphNode** last_nodes, std::size_t* last_node_count);
+  Result (*thread_exchange_capture_mode)(int* mode);
+  Result (*graph_instantiate)(GraphExecutable* executable, Graph graph, unsigned long long flags);
+  Result (*graph_destroy)(Graph graph);
+  Result (*graph_executable_destroy)(GraphExecutable executable);
+  Result (*graph_executable_set_kernel)(GraphExecutable executable, GraphNode node,
+                                        const KernelNodeArguments* arguments);
+  Result (*graph_upload)(GraphExecutable executable, Stream stream);
+  Result (*graph_launch)(GraphExecutable executable, Stream stream);
   Result (*event_create)(Event* event, unsigned flags);
   Result (*event_destroy)(Event event);
   Result (*event_record)(Event event, Stream stream);
   Result (*event_query)(Event event);
+  Result (*event_synchronize)(Event event);
+  Result (*event_elapsed_time)(float* milliseconds, Event start, Event end);
   Result (*module_load_data)(Module* module, const void* image);
   Result (*module_unload)(Module module);
   Result (*module_get_function)(Function* function, Module module, const char* name);

@@ -92,10 +92,10 @@ Stream Gpu::make_stream(bool high_priority) {
   return stream;
 }
 
-Event Gpu::make_event() {
+Event Gpu::make_event(bool timing) {
   make_current();
   Event event = nullptr;
-  driver_->check(driver_->event_create(&event, kEventWithoutTiming), "making an event");
+  driver_->check(driver_->event_create(&event, timing ? 0 : kEventWithoutTiming), "making an event");
   events_.push_back(event);
   return event;
 }

@@ -39,7 +39,7 @@ class Gpu {
   /// Host memory that copies can reach while kernels run.
   std::int64_t* allocate_host_words(std::size_t count);
   Stream make_stream(bool high_priority);
-  Event make_event();
+  Event make_event(bool timing = false);
   LoadedKernel load(const std::string& image, const std::string& name, int warps, int shared_bytes);
 
   /// Nothing is freed: work on the GPU may still use it.
