@@ -2,7 +2,7 @@
 
 namespace syncopate::host {
 
-AgentLayout::AgentLayout(const Plan& plan) {
+AgentLayout::AgentLayout(const Plan& plan) : workers_(plan.workers) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     first_.push_back(count());
     agents_.push_back({rank, AgentKind::caller, 0});

@@ -26,11 +26,16 @@ class AgentLayout {
   int caller(int rank) const { return first_[static_cast<std::size_t>(rank)]; }
   int queue(int rank, int index) const { return caller(rank) + 1 + index; }
   int worker(int rank, int index) const { return first_worker_[static_cast<std::size_t>(rank)] + index; }
+  /// Who takes a slot of a rank's tile order.
+  int worker_of_slot(int rank, std::size_t slot) const {
+    return worker(rank, static_cast<int>(slot % static_cast<std::size_t>(workers_)));
+  }
   /// The queues and workers of a rank are the agents [first, last).
   int first_child(int rank) const { return caller(rank) + 1; }
   int last_child(int rank) const { return first_[static_cast<std::size_t>(rank) + 1]; }
 
  private:
+  int workers_;
   std::vector<Agent> agents_;
   std::vector<int> first_;         ///< per rank, and the end
   std::vector<int> first_worker_;  ///< per rank

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "syncopate/plan/inputs.h"
+#include "syncopate/plan/sums.h"
 
 namespace syncopate::host {
 
@@ -18,10 +19,17 @@ Caller::Caller(World& world, int rank, TakeOutputs take_outputs)
     if (!world.plan.buffers[buffer].held[static_cast<std::size_t>(rank)].empty()) inputs_.push_back(buffer);
   for (const Tile& tile : world.plan.tiles) {
     for (const TileAccess& access : tile.writes) {
+      if (world.plan.buffer(access.buffer).is_reduced()) continue;
       RunSet& runs = outputs_[static_cast<std::size_t>(access.buffer)];
       for_each_run(access.region, world.plan.buffer(access.buffer).shape,
                    [&](std::int64_t offset, std::int64_t count) { runs.add({offset, count}); });
     }
+  }
+  if (const int reduced = reduced_buffer(world.plan); reduced >= 0) {
+    for_each_run(output_region(world.plan, reduced, rank), world.plan.buffer(reduced).shape,
+                 [&](std::int64_t offset, std::int64_t count) {
+                   outputs_[static_cast<std::size_t>(reduced)].add({offset, count});
+                 });
   }
   begin_launch();
 }
@@ -111,19 +119,24 @@ void Caller::put_input(std::size_t buffer) {
                 static_cast<std::size_t>(run.count) * size);
 }
 
+Bytes Caller::take_output(int buffer, const std::vector<Run>& runs) {
+  const Buffer& about = world_.plan.buffer(buffer);
+  world_.memory.read(rank_, buffer, runs, event_);
+  Bytes& bytes = world_.memory.bytes(rank_, buffer);
+  Bytes output = cut_out(bytes, output_region(world_.plan, buffer, rank_), about.shape, about.dtype);
+  // The next launch must not find this one's results. What peers may have filled for the next launch keeps its bytes:
+  // there the shadow knows which launch wrote them. Peers only read what is reduced, and have done so by now.
+  const bool filled_by_peers = about.symmetric && !about.is_reduced();
+  if (!filled_by_peers && !is_input(about)) poison(bytes, about.dtype);
+  return output;
+}
+
 void Caller::take_outputs() {
   event_ = world_.history.begin(agent_, launch_, EventKind::outputs);
   std::vector<Bytes> outputs(world_.plan.buffers.size());
   for (std::size_t buffer = 0; buffer < outputs.size(); ++buffer) {
     const std::vector<Run>& runs = outputs_[buffer].runs();
-    if (runs.empty()) continue;
-    world_.memory.read(rank_, static_cast<int>(buffer), runs, event_);
-    Bytes& bytes = world_.memory.bytes(rank_, static_cast<int>(buffer));
-    outputs[buffer] = bytes;
-    // The next launch must not find this one's results. What peers may read or may have filled for the next launch
-    // keeps its bytes: there the shadow knows which launch wrote them.
-    const Buffer& about = world_.plan.buffers[buffer];
-    if (!about.symmetric && !is_input(about)) poison(bytes, about.dtype);
+    if (!runs.empty()) outputs[buffer] = take_output(static_cast<int>(buffer), runs);
   }
   world_.memory.complete(rank_, launch_, agent_);
   take_outputs_(rank_, launch_, std::move(outputs));

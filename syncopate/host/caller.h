@@ -29,6 +29,7 @@ class Caller {
 
   void put_input(std::size_t buffer);
   void take_outputs();
+  Bytes take_output(int buffer, const std::vector<Run>& runs);
   void begin_launch();
   /// Skips phases that have nothing to do, and tells the scheduler what comes next.
   void settle();
@@ -39,7 +40,7 @@ class Caller {
   TakeOutputs take_outputs_;
   const RankProgram& program_;
   std::vector<std::size_t> inputs_;  ///< buffers of which this rank holds a part
-  std::vector<RunSet> outputs_;      ///< per buffer: what the tiles of a launch write
+  std::vector<RunSet> outputs_;      ///< per buffer: what a launch leaves for the caller
   Phase phase_ = Phase::put_inputs;
   std::size_t next_ = 0;  ///< within the phase
   EventId event_ = 0;

@@ -16,6 +16,7 @@
 #include "syncopate/host/world.h"
 #include "syncopate/plan/difference.h"
 #include "syncopate/plan/references.h"
+#include "syncopate/plan/sums.h"
 
 namespace syncopate::host {
 namespace {
@@ -27,12 +28,12 @@ class Results {
 
   void take(int rank, std::int64_t launch, std::vector<Bytes> outputs) {
     const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
+    Launch& entry = open_[launch];
     if (world_.options.compare) {
-      const std::vector<Bytes> expected = run_unfused(world_.plan, local_, inputs);
+      const std::vector<Bytes> expected = expected_outputs(entry, rank, launch);
       if (const auto difference = first_difference(world_.plan, rank, launch, outputs, expected))
         throw Failure(Outcome::wrong_result, *difference);
     }
-    Launch& entry = open_[launch];
     entry.data.inputs.resize(static_cast<std::size_t>(world_.plan.ranks));
     entry.data.outputs.resize(static_cast<std::size_t>(world_.plan.ranks));
     entry.data.inputs[static_cast<std::size_t>(rank)] = inputs;
@@ -47,7 +48,20 @@ class Results {
   struct Launch {
     int ranks = 0;
     LaunchData data;
+    std::vector<std::vector<Bytes>> expected;  ///< [rank][buffer], where one rank's depends on all ranks' inputs
   };
+
+  std::vector<Bytes> expected_outputs(Launch& entry, int rank, std::int64_t launch) {
+    if (reduced_buffer(world_.plan) < 0) return run_unfused(world_.plan, local_, world_.inputs(rank, launch));
+    if (entry.expected.empty()) {
+      std::vector<std::vector<Bytes>> unfused;
+      for (int other = 0; other < world_.plan.ranks; ++other)
+        unfused.push_back(run_unfused(world_.plan, local_, world_.inputs(other, launch)));
+      entry.expected = reduce_outputs(world_.plan, std::move(unfused));
+    }
+    return std::move(entry.expected[static_cast<std::size_t>(rank)]);
+  }
+
   World& world_;
   std::shared_ptr<const Program> local_;
   std::map<std::int64_t, Launch> open_;

@@ -12,6 +12,17 @@ namespace {
 
 constexpr std::size_t kMostShown = 8;
 
+/// Whether a worker waits for summands, not for what its tile reads.
+bool waits_to_add(const World& world, int agent) {
+  const std::vector<Slot>& slots = world.plan.programs[static_cast<std::size_t>(world.layout.at(agent).rank)].slots;
+  const auto slot = static_cast<std::size_t>(world.position(agent));
+  const auto names = [&](const std::vector<Wait>& waits) {
+    return std::any_of(waits.begin(), waits.end(),
+                       [&](const Wait& wait) { return wait.signal == world.pending(agent).signal; });
+  };
+  return world.position(agent) >= 0 && slot < slots.size() && names(slots[slot].sum_waits) && !names(slots[slot].waits);
+}
+
 /// "rank 0's worker 1, before tile (2, 0)", "transfer 3 of ...", "rank 0's caller, completing launch 2".
 std::string who(const World& world, int agent) {
   const Agent& about = world.layout.at(agent);
@@ -19,8 +30,9 @@ std::string who(const World& world, int agent) {
   const std::int64_t launch = world.launch(about.rank);
   switch (about.kind) {
     case AgentKind::worker:
-      return fmt::format("{}, before {} in launch {},", world.describer.agent(agent),
-                         world.describer.tile(about.rank, position), launch);
+      return fmt::format("{}, before {}{} in launch {},", world.describer.agent(agent),
+                         waits_to_add(world, agent) ? "adding to " : "", world.describer.tile(about.rank, position),
+                         launch);
     case AgentKind::queue:
       return fmt::format("{} in launch {}", world.describer.transfer(about.rank, about.index, position), launch);
     case AgentKind::caller:
@@ -38,6 +50,14 @@ bool has_raised(const World& world, int agent, int signal) {
   };
   if (about.kind == AgentKind::caller)
     return world.pending(agent).kind == Pending::Kind::ended || !in(program.completion_signals);
+  if (about.kind == AgentKind::worker) {
+    if (world.pending(agent).kind == Pending::Kind::launch) return true;
+    // Who is suspended has not raised the signals of the slot it is at, but all those before.
+    auto slot = static_cast<std::size_t>(std::max<std::int64_t>(world.position(agent), about.index));
+    for (; slot < program.slots.size(); slot += static_cast<std::size_t>(world.plan.workers))
+      if (in(program.slots[slot].signals)) return false;
+    return true;
+  }
   const std::vector<Transfer>& transfers = program.queues[static_cast<std::size_t>(about.index)].transfers;
   for (auto index = static_cast<std::size_t>(world.position(agent)); index < transfers.size(); ++index)
     if (in(transfers[index].signals)) return false;

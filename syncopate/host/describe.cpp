@@ -28,7 +28,9 @@ std::string Describer::tile(int rank, std::int64_t slot) const {
   const std::vector<Slot>& slots = plan_.programs[static_cast<std::size_t>(rank)].slots;
   if (slot < 0 || slot >= static_cast<std::int64_t>(slots.size())) return "the kernel outside of any tile";
   const Slot& entry = slots[static_cast<std::size_t>(slot)];
-  return fmt::format("tile ({})", fmt::join(plan_.tiles[static_cast<std::size_t>(entry.tile)].index, ", "));
+  const std::string name =
+      fmt::format("tile ({})", fmt::join(plan_.tiles[static_cast<std::size_t>(entry.tile)].index, ", "));
+  return entry.kept.dimensions() == 0 ? name : fmt::format("{} cut to {}", name, entry.kept.to_string());
 }
 
 std::string Describer::transfer(int rank, int queue, std::int64_t index) const {
@@ -89,6 +91,7 @@ std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t 
   const bool reader_is_tile = reader.kind == EventKind::tile && layout_.at(reader.agent).rank == rank;
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     if (reader_is_tile && reader.index == static_cast<std::int64_t>(slot)) continue;
+    if (about.is_reduced() && slots[slot].kept.dimensions() > 0 && !slots[slot].kept.contains(where)) continue;
     for (const TileAccess& access : plan_.tiles[static_cast<std::size_t>(slots[slot].tile)].writes)
       if (access.buffer == buffer && access.region.contains(where)) return tile(rank, static_cast<std::int64_t>(slot));
   }

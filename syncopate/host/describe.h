@@ -16,7 +16,8 @@ class Describer {
 
   /// "rank 1's caller", "rank 1's queue 'copy engine 0'", "rank 1's worker 3".
   std::string agent(int agent) const;
-  /// "tile (2, 0)", by the slot of a rank's tile order; "the kernel before its first tile" for -1.
+  /// "tile (2, 0)", by the slot of a rank's tile order, or "tile (2, 0) cut to [0:3, 0:64]"; "the kernel outside of any
+  /// tile" for -1.
   std::string tile(int rank, std::int64_t slot) const;
   /// "transfer 2 of rank 0's queue 'copy engine 0' (a[0:128, 0:64] of rank 0 to rank 1)".
   std::string transfer(int rank, int queue, std::int64_t index) const;

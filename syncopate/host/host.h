@@ -17,7 +17,7 @@ namespace syncopate {
 
 struct RunOptions {
   std::uint64_t seed = 0;  ///< fixes inputs and interleaving
-  bool adversary = false;  ///< delay every transfer and every signal as long as any other agent can move
+  bool adversary = false;  ///< delay every transfer and every signal as long as the plan lets anything else happen
   int repeat = 1;          ///< back-to-back launches; ranks are not synchronised between them
   InputKind inputs = InputKind::small_integers;
   bool compare = true;  ///< compare outputs with the unfused operator
@@ -37,8 +37,9 @@ std::string_view name_of(Outcome outcome);
 /// What went in and came out of one launch, for checks by the caller.
 struct LaunchData {
   /// inputs[buffer]: the whole logical tensor for communicated buffers (all ranks' shards), else per rank
-  std::vector<std::vector<Bytes>> inputs;   ///< [rank][buffer]: what the unfused kernel reads, after the collective
-  std::vector<std::vector<Bytes>> outputs;  ///< [rank][buffer]: what the fused kernel left; empty for inputs
+  std::vector<std::vector<Bytes>> inputs;  ///< [rank][buffer]: what the unfused kernel reads, after the collective
+  /// [rank][buffer]: what the fused operator left in output_region(), row-major; empty for inputs
+  std::vector<std::vector<Bytes>> outputs;
 };
 
 struct RunReport {
@@ -57,7 +58,7 @@ struct RunReport {
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 
 /// The unfused meaning: the local kernel of the plan run over whole tensors. `inputs` [buffer] as in LaunchData for one
-/// rank; returns the outputs [buffer].
+/// rank; returns the outputs [buffer]: of a reduced buffer the rank's summand (reduce_outputs() in plan/sums.h adds).
 std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs);
 
 }  // namespace syncopate

@@ -18,7 +18,7 @@ Memory::Memory(const Plan& plan, const History& history, const Describer& descri
     RankMemory memory;
     for (const Buffer& buffer : plan.buffers) {
       memory.buffers.push_back(poison(buffer.dtype, volume(buffer.shape)));
-      memory.shadows.emplace_back(volume(buffer.shape));
+      memory.shadows.emplace_back(volume(buffer.shape), buffer.staging_for >= 0);
     }
     memory.tables = kernel_tables(plan, rank);
     memory.flags.assign(static_cast<std::size_t>(signal_count(plan, rank)), 0);
@@ -83,6 +83,12 @@ std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
       return std::as_writable_bytes(std::span(&memory.epoch, 1));
     case RuntimeBuffer::record:
       return std::as_writable_bytes(std::span(memory.record));
+    case RuntimeBuffer::addends:
+      return std::as_writable_bytes(std::span(memory.tables.addends));
+    case RuntimeBuffer::signals:
+      return std::as_writable_bytes(std::span(memory.tables.signals));
+    case RuntimeBuffer::peers:
+      return {};
   }
   return {};
 }
@@ -130,6 +136,9 @@ void Memory::fail_write(int rank, int buffer, const Conflict& conflict, EventId 
   const std::string partner = describer_.event(history_.event(conflict.partner));
   if (conflict.kind == ConflictKind::second_write)
     throw Failure(Outcome::bad_access, fmt::format("{}, which {} wrote in the same launch", writes, partner));
+  if (conflict.kind == ConflictKind::unread)
+    throw Failure(Outcome::race,
+                  fmt::format("{}, which {} wrote in the same launch and nothing has read since", writes, partner));
   const char* what = conflict.kind == ConflictKind::unordered_read ? "read" : "wrote";
   throw Failure(Outcome::race, fmt::format("{}; {} {} it, {}", writes, partner, what, kNotOrdered));
 }

@@ -47,13 +47,21 @@ std::optional<Conflict> check_read(const History& history, EventId reader_id, Ev
   return std::nullopt;
 }
 
-std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, const Run& run) {
+/// Whether two events belong to the same tile (or transfer): a tile that raises signals has several events.
+bool same_work(const Event& a, const Event& b) {
+  return a.agent == b.agent && a.launch == b.launch && a.kind == b.kind && a.index == b.index;
+}
+
+std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, bool reused,
+                                    const Run& run) {
   if (before_id == 0 || before_id == writer_id) return std::nullopt;
   const Event& writer = history.event(writer_id);
   const Event& before = history.event(before_id);
-  // A kernel may update what its caller put there; nobody else may.
+  if (same_work(writer, before)) return std::nullopt;
+  // A kernel may update what its caller put there, and transfers may reuse room; nobody else may write again.
   const bool update = before.kind == EventKind::inputs && writer.kind == EventKind::tile;
-  if (before.launch == writer.launch && !update) return Conflict{ConflictKind::second_write, run, before_id};
+  const bool reuse = reused && before.kind == EventKind::transfer && writer.kind == EventKind::transfer;
+  if (before.launch == writer.launch && !update && !reuse) return Conflict{ConflictKind::second_write, run, before_id};
   if (!history.knows(writer.agent, before_id)) return Conflict{ConflictKind::unordered_write, run, before_id};
   return std::nullopt;
 }
@@ -105,6 +113,11 @@ std::optional<Run> RunSet::overlap(Run run) {
   return Run{begin, std::min(run.offset + run.count, after->offset + after->count) - begin};
 }
 
+Shadow::Shadow(std::int64_t elements, bool reused)
+    : last_write_(static_cast<std::size_t>(elements), 0),
+      reused_(reused),
+      read_(reused ? static_cast<std::size_t>(elements) : 0, false) {}
+
 bool Shadow::inside(const Run& run) const {
   const auto elements = static_cast<std::int64_t>(last_write_.size());
   return run.offset >= 0 && run.count >= 0 && run.offset <= elements && run.count <= elements - run.offset;
@@ -121,8 +134,10 @@ std::optional<Conflict> Shadow::read(const History& history, EventId event, std:
   const auto has_elements = [](const Run& run) { return run.count > 0; };
   if (std::none_of(runs.begin(), runs.end(), has_elements)) return std::nullopt;
   RunSet& mine = reads_[event];
-  for (const Run& run : runs)
+  for (const Run& run : runs) {
     if (has_elements(run)) mine.add(run);
+    if (reused_ && has_elements(run)) std::fill_n(read_.begin() + run.offset, run.count, true);
+  }
   return std::nullopt;
 }
 
@@ -131,7 +146,7 @@ std::optional<Conflict> Shadow::write(const History& history, EventId event, std
   for (const Run& run : runs) {
     if (!inside(run)) return Conflict{ConflictKind::outside, run, 0};
     if (auto conflict = for_each_writer(last_write_, run, [&](EventId before, const Run& part) {
-          return check_write(history, event, before, part);
+          return check_write(history, event, before, reused_, part);
         }))
       return conflict;
   }
@@ -141,8 +156,25 @@ std::optional<Conflict> Shadow::write(const History& history, EventId event, std
       if (const std::optional<Run> common = read.overlap(run))
         return Conflict{ConflictKind::unordered_read, *common, reader};
   }
-  for (const Run& run : runs) std::fill_n(last_write_.begin() + run.offset, run.count, event);
+  for (const Run& run : runs)
+    if (auto conflict = unread_part(history, event, run)) return conflict;
+  for (const Run& run : runs) {
+    std::fill_n(last_write_.begin() + run.offset, run.count, event);
+    if (reused_) std::fill_n(read_.begin() + run.offset, run.count, false);
+  }
   return std::nullopt;
+}
+
+std::optional<Conflict> Shadow::unread_part(const History& history, EventId event, const Run& run) const {
+  if (!reused_) return std::nullopt;
+  return for_each_writer(last_write_, run, [&](EventId before, const Run& part) -> std::optional<Conflict> {
+    if (before == 0 || before == event || history.event(before).launch != history.event(event).launch)
+      return std::nullopt;
+    const auto first = read_.begin() + part.offset;
+    const auto unread = std::find(first, first + part.count, false);
+    if (unread == first + part.count) return std::nullopt;
+    return Conflict{ConflictKind::unread, {part.offset + (unread - first), 1}, before};
+  });
 }
 
 std::optional<Conflict> Shadow::complete(const History& history, int agent, std::int64_t launch) {

@@ -24,7 +24,11 @@ Signals::Signals(const Plan& plan, const AgentLayout& layout) : plan_(plan), sta
       }
     }
     raised_by(program.completion_signals, layout.caller(rank));
-    for (const Slot& slot : program.slots) waited_for(slot.waits);
+    for (std::size_t slot = 0; slot < program.slots.size(); ++slot) {
+      raised_by(program.slots[slot].signals, layout.worker_of_slot(rank, slot));
+      waited_for(program.slots[slot].waits);
+      waited_for(program.slots[slot].sum_waits);
+    }
     waited_for(program.completion_waits);
   }
   for (State& state : states_) {
@@ -37,36 +41,33 @@ std::int64_t Signals::expected(const Wait& wait, std::int64_t launch) const {
   return plan_.signals[static_cast<std::size_t>(wait.signal)].per_launch * (launch - 1) + wait.threshold;
 }
 
-int Signals::raise(int signal, std::int64_t launch, int agent, History& history) {
+int Signals::raise(int signal, std::int64_t launch, int agent, Clock known) {
   State& state = at(signal);
   ++state.value;
-  Clock known = history.release(agent);
   if (!state.waited_for) return -1;
-  const std::uint32_t clock = known[static_cast<std::size_t>(agent)];
-  Release release{state.value, agent, clock, std::move(known)};
-  if (state.one_raiser) {
-    state.releases.push_back(std::move(release));
-    return -1;
-  }
+  if (!state.one_raiser) return raise_by_several(state, launch, {agent, known[static_cast<std::size_t>(agent)]}, known);
+  state.releases.push_back({state.value, std::move(known)});
+  return -1;
+}
+
+int Signals::raise_by_several(State& state, std::int64_t launch, Raise raise, const Clock& known) {
   if (launch != state.launch) {
     if (state.launch > 0 && state.current.size() < state.raisers.size()) {
       std::vector<int> came;
-      for (const Release& other : state.current) came.push_back(other.agent);
+      for (const Raise& other : state.current) came.push_back(other.agent);
       std::sort(came.begin(), came.end());
       return *std::mismatch(state.raisers.begin(), state.raisers.end(), came.begin(), came.end()).first;
     }
     state.launch = launch;
     state.previous = std::exchange(state.current, {});
+    state.joined.clear();
   }
-  for (const Release& other : state.previous)
-    if (release.known[static_cast<std::size_t>(other.agent)] < other.clock) return other.agent;
-  state.current.push_back(std::move(release));
-  if (state.current.size() == state.raisers.size()) {
-    Release all = state.current.front();
-    for (const Release& other : state.current) join_into(all.known, other.known);
-    all.number = state.value;
-    state.releases.push_back(std::move(all));
-  }
+  for (const Raise& other : state.previous)
+    if (known[static_cast<std::size_t>(other.agent)] < other.clock) return other.agent;
+  state.current.push_back(raise);
+  if (state.joined.empty()) state.joined.assign(known.size(), 0);
+  join_into(state.joined, known);
+  if (state.current.size() == state.raisers.size()) state.releases.push_back({state.value, state.joined});
   return -1;
 }
 

@@ -22,9 +22,10 @@ class Signals {
   /// The value for which a wait with this threshold asks in this launch.
   std::int64_t expected(const Wait& wait, std::int64_t launch) const;
 
-  /// One more raise, by `agent` in its launch. If the signal is waited for and a raise of this launch could be counted
-  /// in place of one of the launch before, because nothing orders the two, returns the agent of the latter; else -1.
-  int raise(int signal, std::int64_t launch, int agent, History& history);
+  /// One more raise, by `agent` in its launch; whoever waits for it learns `known`, what the agent released for it. If
+  /// the signal is waited for and a raise of this launch could be counted in place of one of the launch before, because
+  /// nothing orders the two, returns the agent of the latter; else -1.
+  int raise(int signal, std::int64_t launch, int agent, Clock known);
 
   /// A wait of `agent` for `expected` is satisfied (value >= expected): it learns what that proves. With n raises per
   /// launch and `expected` = n * e + t: all raises of the first e launches; and if all raises come from one agent
@@ -37,9 +38,12 @@ class Signals {
  private:
   struct Release {
     std::int64_t number = 0;  ///< the raises 1 .. number
+    Clock known;
+  };
+  /// One of several raises of a launch.
+  struct Raise {
     int agent = 0;
     std::uint32_t clock = 0;
-    Clock known;
   };
   struct State {
     std::vector<int> raisers;
@@ -50,9 +54,11 @@ class Signals {
         releases;  ///< ascending; a suffix of the raises, or of the launches if there are several raisers
     // With several raisers: the raises of the launch that is being counted, and of the one before.
     std::int64_t launch = 0;
-    std::vector<Release> current;
-    std::vector<Release> previous;
+    std::vector<Raise> current;
+    std::vector<Raise> previous;
+    Clock joined;  ///< what all of `current` know together
   };
+  static int raise_by_several(State& state, std::int64_t launch, Raise raise, const Clock& known);
 
   State& at(int signal) { return states_[static_cast<std::size_t>(signal)]; }
   const State& at(int signal) const { return states_[static_cast<std::size_t>(signal)]; }

@@ -31,6 +31,10 @@ class QuietMemory final : public Environment {
     throw UserError(request.where, "the local kernel waits for a signal", "only fused kernels may");
   }
 
+  void raise(int, std::int64_t, std::int64_t, const SourceLocation& where) {
+    throw UserError(where, "the local kernel raises a signal", "only fused kernels may");
+  }
+
   std::vector<Bytes>& buffers() { return buffers_; }
 
  private:
@@ -55,7 +59,8 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
   std::vector<Bytes> buffers;
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    buffers.push_back(inputs[buffer].empty() ? poison(about.dtype, volume(about.shape)) : inputs[buffer]);
+    const bool output = inputs[buffer].empty() && about.staging_for < 0;
+    buffers.push_back(output ? poison(about.dtype, volume(about.shape)) : inputs[buffer]);
   }
   QuietMemory memory(plan, std::move(buffers));
   const Arguments arguments = kernel_arguments(plan);

@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "syncopate/host/failure.h"
 #include "syncopate/kernel/runtime_names.h"
 
 namespace syncopate::host {
 namespace {
-
-constexpr int kRuntimeBuffers = 5;
 
 int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
   return static_cast<int>(plan.buffers.size()) + static_cast<int>(buffer);
@@ -28,6 +29,15 @@ Arguments fused_arguments(const Plan& plan, int rank) {
   arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
   // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
   arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
+  if (const int reduced = reduced_buffer(plan); reduced >= 0) {
+    // Where nothing is added there is no staging buffer, and any pointer does.
+    const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;
+    arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};
+    arguments[runtime_parameter::kAddends] = pointer(RuntimeBuffer::addends);
+    arguments[runtime_parameter::kSignals] = pointer(RuntimeBuffer::signals);
+    arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
+    arguments[runtime_parameter::kCut] = cuts_tiles(plan);
+  }
   return arguments;
 }
 
@@ -38,7 +48,8 @@ Arguments kernel_arguments(const Plan& plan) {
   for (const auto& [name, scalar] : plan.kernel.arguments)
     std::visit([&, &name = name](auto value) { arguments[name] = value; }, scalar);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
-    arguments[plan.buffers[buffer].parameter] = BufferArgument{static_cast<int>(buffer), plan.buffers[buffer].dtype};
+    if (plan.buffers[buffer].staging_for < 0)
+      arguments[plan.buffers[buffer].parameter] = BufferArgument{static_cast<int>(buffer), plan.buffers[buffer].dtype};
   return arguments;
 }
 
@@ -54,7 +65,30 @@ void WorkerAgent::start(std::int64_t launch) {
                   std::vector<std::int64_t>{world_.plan.workers}, *this);
 }
 
-bool WorkerAgent::step() { return worker_->step() == Worker::State::finished; }
+bool WorkerAgent::step() {
+  if (must_raise_) {
+    must_raise_ = raise_held();
+    if (must_raise_) return false;
+    world_.scheduler.set_next(agent_, Helpfulness::work);
+    return worker_->state() == Worker::State::finished;
+  }
+  if (worker_->step() != Worker::State::finished) return false;
+  return !hold_up();
+}
+
+bool WorkerAgent::hold_up() {
+  if (held_.empty()) return false;
+  must_raise_ = true;
+  world_.scheduler.set_next(agent_, Helpfulness::raise_signal);
+  return true;
+}
+
+bool WorkerAgent::raise_held() {
+  const Held first = std::move(held_.front());
+  held_.pop_front();
+  world_.raise(agent_, first.signal, launch_, first.known);
+  return !held_.empty();
+}
 
 std::span<std::byte> WorkerAgent::access(int buffer, AccessKind kind, std::span<const Run> runs,
                                          const SourceLocation& where) {
@@ -80,9 +114,11 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
           where);
   if (buffer == RuntimeBuffer::tiles && !runs.empty()) {
     // The row that a worker reads says which tile it is about to work on.
-    const auto columns = static_cast<std::int64_t>(world_.plan.kernel.axes.size()) + 2;
+    // The columns for sums come last; a kernel may go back to those of its previous tile, to raise its signals.
+    const auto own = static_cast<std::int64_t>(world_.plan.kernel.axes.size()) + 2;
+    const std::int64_t columns = own + (reduced_buffer(world_.plan) < 0 ? 0 : 9);
     const std::int64_t slot = runs.front().offset / columns;
-    if (slot != world_.position(agent_)) {
+    if (slot != world_.position(agent_) && runs.front().offset % columns < own) {
       world_.set_position(agent_, slot);
       event_ = 0;
       world_.count_tile();
@@ -96,7 +132,21 @@ bool WorkerAgent::wait(const WaitRequest& request) {
     fail("waits for something that is not a flag", request.where);
   const int signal = world_.signal_at(rank_, request.slot);
   if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
-  return world_.wait(agent_, signal, request.expected);
+  return !hold_up() && world_.wait(agent_, signal, request.expected);
+}
+
+void WorkerAgent::raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where) {
+  if (peers_buffer != runtime_number(world_.plan, RuntimeBuffer::peers))
+    fail("raises something that is not a flag", where);
+  const bool known = home >= 0 && home < world_.plan.ranks;
+  const int signal = known ? world_.signal_at(static_cast<int>(home), slot) : -1;
+  if (signal < 0) fail(fmt::format("raises flag {} of rank {}, which is no signal", slot, home), where);
+  const std::vector<int>& raisers = world_.signals.raisers(signal);
+  if (!std::binary_search(raisers.begin(), raisers.end(), agent_))
+    fail(fmt::format("raises {}, and the plan does not say so", world_.describer.signal(signal)), where);
+  held_.push_back({signal, world_.history.release(agent_)});
+  event_ = 0;  // what the tile does from now on is not part of the release
+  if (!world_.options.adversary) raise_held();
 }
 
 void WorkerAgent::fail(const std::string& problem, const SourceLocation& where) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 
@@ -25,8 +26,20 @@ class WorkerAgent final : public Environment {
   std::span<std::byte> access(int buffer, AccessKind kind, std::span<const Run> runs,
                               const SourceLocation& where) override;
   bool wait(const WaitRequest& request) override;
+  void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where);
 
  private:
+  /// A signal that the kernel has raised and that others do not see yet: the plan lets them wait until the worker waits
+  /// for something itself or ends.
+  struct Held {
+    int signal = -1;
+    Clock known;
+  };
+
+  /// Whether signals are held; if so, they come next.
+  bool hold_up();
+  /// Lets others see the first. Returns whether more are held.
+  bool raise_held();
   std::span<std::byte> runtime_access(RuntimeBuffer buffer, std::span<const Run> runs, const SourceLocation& where);
   [[noreturn]] void fail(const std::string& problem, const SourceLocation& where) const;
 
@@ -36,7 +49,9 @@ class WorkerAgent final : public Environment {
   std::shared_ptr<const Program> program_;
   std::optional<Worker> worker_;
   std::int64_t launch_ = 0;
-  EventId event_ = 0;  ///< of the slot being worked on; 0 before its first access
+  EventId event_ = 0;        ///< of the slot being worked on; 0 before its first access, and after a raise
+  std::deque<Held> held_;    ///< in the order of the raises
+  bool must_raise_ = false;  ///< what is held has to come before anything else
 };
 
 }  // namespace syncopate::host

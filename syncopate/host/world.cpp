@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "syncopate/host/failure.h"
 #include "syncopate/plan/inputs.h"
@@ -63,8 +64,8 @@ bool World::wait(int agent, int signal, std::int64_t expected) {
   return true;
 }
 
-void World::raise(int agent, int signal, std::int64_t launch) {
-  const int other = signals.raise(signal, launch, agent, history);
+void World::raise(int agent, int signal, std::int64_t launch, Clock known) {
+  const int other = signals.raise(signal, launch, agent, std::move(known));
   if (other >= 0)
     throw Failure(
         Outcome::race,

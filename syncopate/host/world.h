@@ -59,8 +59,9 @@ class World {
   /// If the wait is satisfied, `agent` learns what it proves; else it is suspended. Returns whether it was satisfied.
   bool wait(int agent, const Wait& wait, std::int64_t launch);
   bool wait(int agent, int signal, std::int64_t expected);
-  /// Throws Failure if the raise could be taken for one of another launch.
-  void raise(int agent, int signal, std::int64_t launch);
+  /// Throws Failure if the raise could be taken for one of another launch. `known`: see Signals::raise().
+  void raise(int agent, int signal, std::int64_t launch, Clock known);
+  void raise(int agent, int signal, std::int64_t launch) { raise(agent, signal, launch, history.release(agent)); }
 
   /// What the unfused kernel reads on `rank` in a launch; dropped by drop_inputs().
   const std::vector<Bytes>& inputs(int rank, std::int64_t launch);

@@ -31,6 +31,16 @@ std::string element_text(const Buffer& buffer, const Region& element) {
   return fmt::format("{}[{}]", buffer.name, fmt::join(index, ", "));
 }
 
+/// The element of a buffer that is element `number` of a part of it.
+Region place_in(const Region& part, std::size_t number) {
+  Shape extents;
+  for (int d = 0; d < part.dimensions(); ++d) extents.push_back(part[d].size());
+  Region element = element_region(static_cast<std::int64_t>(number), extents);
+  for (int d = 0; d < part.dimensions(); ++d)
+    element[d] = {element[d].begin + part[d].begin, element[d].end + part[d].begin};
+  return element;
+}
+
 std::string writing_tile(const Plan& plan, std::size_t buffer, const Region& element) {
   for (const Tile& tile : plan.tiles)
     for (const TileAccess& access : tile.writes)
@@ -60,7 +70,7 @@ std::optional<std::string> first_difference(const Plan& plan, int rank, std::int
     const auto size = static_cast<std::size_t>(size_in_bytes(about.dtype));
     std::size_t at = 0;
     while (std::memcmp(outputs[buffer].data() + at, expected[buffer].data() + at, size) == 0) at += size;
-    const Region element = element_region(static_cast<std::int64_t>(at / size), about.shape);
+    const Region element = place_in(output_region(plan, static_cast<int>(buffer), rank), at / size);
     return fmt::format("rank {}, launch {}: {}{} is {}, but the unfused operator gives {}", rank, launch,
                        element_text(about, element), writing_tile(plan, buffer, element),
                        value_text(outputs[buffer].data() + at, about.dtype),

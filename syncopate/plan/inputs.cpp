@@ -98,7 +98,7 @@ Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uin
   return bytes;
 }
 
-bool is_shared(const Buffer& buffer) { return buffer.symmetric; }
+bool is_shared(const Buffer& buffer) { return buffer.symmetric && !buffer.is_reduced() && buffer.staging_for < 0; }
 
 bool is_input(const Buffer& buffer) {
   return std::any_of(buffer.held.begin(), buffer.held.end(), [](const Region& held) { return !held.empty(); });

@@ -26,7 +26,7 @@ void poison(Bytes& bytes, Dtype dtype);
 Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream);
 
 /// Whether the buffer holds one tensor that the ranks share (each has its part before the launch), or every rank
-/// has its own.
+/// has its own, as it has of a reduced output and of a staging buffer.
 bool is_shared(const Buffer& buffer);
 /// Whether callers fill any of it.
 bool is_input(const Buffer& buffer);

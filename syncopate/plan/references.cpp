@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace syncopate {
@@ -20,8 +21,10 @@ class Checker {
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);
+    check_staging();
     check_signals();
     for (std::size_t tile = 0; tile < plan_.tiles.size(); ++tile) check_tile(tile);
+    for (const Sum& sum : plan_.sums) check_sum(sum);
     for (std::size_t rank = 0; !problem_ && rank < ranks; ++rank) check_program(static_cast<int>(rank));
     return problem_;
   }
@@ -38,6 +41,40 @@ class Checker {
       expect(held.empty() || Region::whole(buffer.shape).contains(held),
              fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
                          to_string(buffer.shape)));
+  }
+
+  void check_staging() {
+    const auto is_reduced = [](const Buffer& buffer) { return buffer.is_reduced(); };
+    const auto is_staging = [](const Buffer& buffer) { return buffer.staging_for >= 0; };
+    expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_reduced) <= 1, "several buffers are reduced");
+    expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_staging) <= 1,
+           "there are several staging buffers");
+    for (const Buffer& buffer : plan_.buffers) {
+      expect(
+          buffer.staging_for < 0 || buffer.staging_for == reduced_buffer(plan_),
+          fmt::format("buffer {} is for summands of buffer {}, which is not reduced", buffer.name, buffer.staging_for));
+      const int dimensions = static_cast<int>(buffer.shape.size());
+      expect(!buffer.is_reduced() || buffer.after.kind != Placement::Kind::shard ||
+                 (buffer.after.dimension >= 0 && buffer.after.dimension < dimensions),
+             fmt::format("buffer {} has no dimension {} to be left in shards of", buffer.name, buffer.after.dimension));
+    }
+  }
+
+  void check_order(const SumOrder& order, const std::string& where) {
+    expect(!order.terms.empty() || in(order.rank, static_cast<std::size_t>(plan_.ranks)),
+           fmt::format("{} adds the summand of rank {} of {}", where, order.rank, plan_.ranks));
+    for (const SumOrder& term : order.terms) check_order(term, where);
+  }
+
+  void check_sum(const Sum& sum) {
+    expect(in(sum.rank, static_cast<std::size_t>(plan_.ranks)),
+           fmt::format("a sum is for rank {} of {}", sum.rank, plan_.ranks));
+    const std::string where = fmt::format("the sum of rank {}", sum.rank);
+    check_box(sum.buffer, sum.region, where);
+    if (problem_) return;
+    expect(plan_.buffer(sum.buffer).is_reduced(),
+           fmt::format("{} is of {}, which is not reduced", where, plan_.buffer(sum.buffer).name));
+    check_order(sum.order, where);
   }
 
   void check_signals() {
@@ -66,20 +103,22 @@ class Checker {
                        plan_.buffer(buffer).shape.size()));
   }
 
+  /// A region that must lie in its buffer.
+  void check_box(int buffer, const Region& region, const std::string& where) {
+    check_region(buffer, region, where);
+    if (problem_) return;
+    expect(Region::whole(plan_.buffer(buffer).shape).contains(region),
+           fmt::format("{} touches {}{}, which is outside of the buffer ({})", where, plan_.buffer(buffer).name,
+                       region.to_string(), to_string(plan_.buffer(buffer).shape)));
+  }
+
   void check_tile(std::size_t tile) {
     const std::string where = fmt::format("tile {}", tile);
     expect(
         plan_.tiles[tile].index.size() == plan_.kernel.axes.size(),
         fmt::format("{} has {} indices for {} axes", where, plan_.tiles[tile].index.size(), plan_.kernel.axes.size()));
     for (const auto* accesses : {&plan_.tiles[tile].reads, &plan_.tiles[tile].writes}) {
-      for (const TileAccess& access : *accesses) {
-        check_region(access.buffer, access.region, where);
-        if (problem_) return;
-        const Buffer& buffer = plan_.buffer(access.buffer);
-        expect(Region::whole(buffer.shape).contains(access.region),
-               fmt::format("{} touches {}{}, which is outside of the buffer ({})", where, buffer.name,
-                           access.region.to_string(), to_string(buffer.shape)));
-      }
+      for (const TileAccess& access : *accesses) check_box(access.buffer, access.region, where);
     }
   }
 
@@ -101,6 +140,30 @@ class Checker {
              fmt::format("{} raises signal {} of {}", where, signal, plan_.signals.size()));
   }
 
+  void check_slot(const Slot& slot, int rank) {
+    check_waits(slot.waits, rank, "a tile");
+    check_waits(slot.sum_waits, rank, "a tile");
+    check_raises(slot.signals, "a tile");
+    if (problem_) return;
+    const int reduced = reduced_buffer(plan_);
+    const int staging = staging_buffer(plan_);
+    if (reduced < 0) {
+      expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty() && slot.signals.empty(),
+             fmt::format("a tile of rank {} has to do with sums, and no buffer is reduced", rank));
+      return;
+    }
+    if (slot.kept.dimensions() > 0) check_box(reduced, slot.kept, "what a tile keeps");
+    expect(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
+           fmt::format("a tile of rank {} adds its own value after {} of {} addends", rank, slot.own_place,
+                       slot.addends.size()));
+    expect(slot.addends.empty() || staging >= 0, fmt::format("a tile of rank {} adds from no staging buffer", rank));
+    for (const Addend& addend : slot.addends) {
+      if (problem_) return;
+      check_box(reduced, addend.target, "an addend");
+      check_box(staging, addend.source, "an addend");
+    }
+  }
+
   void check_program(int rank) {
     const RankProgram& program = plan_.programs[static_cast<std::size_t>(rank)];
     check_raises(program.start_signals, "a caller");
@@ -109,7 +172,7 @@ class Checker {
     for (const Slot& slot : program.slots) {
       expect(in(slot.tile, plan_.tiles.size()),
              fmt::format("rank {} runs tile {} of {}", rank, slot.tile, plan_.tiles.size()));
-      check_waits(slot.waits, rank, "a tile");
+      check_slot(slot, rank);
     }
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {

@@ -17,8 +17,8 @@ constexpr int kAgents = 3;
 
 class ShadowTest : public testing::Test {
  protected:
-  EventId event(int agent, std::int64_t launch, EventKind kind = EventKind::tile) {
-    return history.begin(agent, launch, kind);
+  EventId event(int agent, std::int64_t launch, EventKind kind = EventKind::tile, std::int64_t index = 0) {
+    return history.begin(agent, launch, kind, index);
   }
   std::optional<Conflict> read(EventId id, Elements run) { return shadow.read(history, id, std::span(&run, 1)); }
   std::optional<Conflict> write(EventId id, Elements run) { return shadow.write(history, id, std::span(&run, 1)); }
@@ -88,10 +88,56 @@ TEST_F(ShadowTest, ElementIsWrittenOncePerLaunchButByOneTile) {
   const EventId tile = event(0, 1);
   ASSERT_FALSE(write(tile, {0, 10}));
   EXPECT_FALSE(write(tile, {0, 10}));
-  const auto conflict = write(event(0, 1), {9, 1});
+  const auto conflict = write(event(0, 1, EventKind::tile, 1), {9, 1});
   ASSERT_TRUE(conflict);
   EXPECT_EQ(conflict->kind, ConflictKind::second_write);
   EXPECT_FALSE(write(event(0, 2), {9, 1}));
+}
+
+TEST_F(ShadowTest, ATileThatReleasesInItsMiddleStaysOneTile) {
+  ASSERT_FALSE(write(event(0, 1), {0, 10}));
+  history.release(0);
+  EXPECT_FALSE(write(event(0, 1), {0, 10}));
+  EXPECT_EQ(write(event(1, 1), {0, 10})->kind, ConflictKind::second_write) << "another agent's";
+}
+
+TEST_F(ShadowTest, ReusedMemoryIsFilledAgainOnceItHasBeenRead) {
+  Shadow staging(100, true);
+  const auto fill = [&](std::int64_t launch, std::int64_t index, Elements run) {
+    return staging.write(history, event(0, launch, EventKind::transfer, index), std::span(&run, 1));
+  };
+  const auto add = [&](std::int64_t launch, Elements run) {
+    return staging.read(history, event(1, launch), std::span(&run, 1));
+  };
+  ASSERT_FALSE(fill(1, 0, {10, 20}));
+  order(0, 1);
+  ASSERT_FALSE(add(1, {10, 15}));
+  order(1, 0);
+  const auto unread = fill(1, 1, {20, 10});
+  ASSERT_TRUE(unread);
+  EXPECT_EQ(unread->kind, ConflictKind::unread);
+  EXPECT_EQ(unread->run.offset, 25);
+  ASSERT_FALSE(add(1, {25, 5}));
+  EXPECT_EQ(fill(1, 1, {10, 20})->kind, ConflictKind::unordered_read) << "the second read is not ordered before";
+  order(1, 0);
+  ASSERT_FALSE(fill(1, 1, {10, 20}));
+  EXPECT_EQ(add(1, {10, 1})->kind, ConflictKind::unordered_write) << "what was read before does not count for this";
+  order(0, 1);
+  ASSERT_FALSE(add(1, {10, 1}));
+  order(1, 0);
+  EXPECT_EQ(fill(1, 2, {10, 2})->kind, ConflictKind::unread);
+  EXPECT_FALSE(fill(2, 0, {10, 20})) << "another launch's may have been left";
+}
+
+TEST_F(ShadowTest, ReusedMemoryIsForTransfersOnly) {
+  Shadow staging(100, true);
+  const Elements run{0, 10};
+  ASSERT_FALSE(staging.write(history, event(0, 1, EventKind::transfer), std::span(&run, 1)));
+  ASSERT_FALSE(staging.read(history, event(0, 1), std::span(&run, 1)));
+  EXPECT_EQ(staging.write(history, event(0, 1), std::span(&run, 1))->kind, ConflictKind::second_write);
+  ASSERT_FALSE(write(event(0, 1, EventKind::transfer, 0), run));
+  ASSERT_FALSE(read(event(0, 1), run));
+  EXPECT_EQ(write(event(0, 1, EventKind::transfer, 1), run)->kind, ConflictKind::second_write) << "other memory";
 }
 
 TEST_F(ShadowTest, ATileMayUpdateAnInputButATransferMayNot) {

@@ -36,8 +36,8 @@ TEST_F(SignalsTest, FullThresholdProvesEveryRaise) {
   History history(layout.count());
   const EventId first = history.begin(caller(1), 1, EventKind::tile);
   const EventId second = history.begin(caller(2), 1, EventKind::tile);
-  EXPECT_EQ(signals.raise(signal, 1, caller(2), history), -1);
-  EXPECT_EQ(signals.raise(signal, 1, caller(1), history), -1);
+  EXPECT_EQ(signals.raise(signal, 1, caller(2), history.release(caller(2))), -1);
+  EXPECT_EQ(signals.raise(signal, 1, caller(1), history.release(caller(1))), -1);
   EXPECT_EQ(signals.value(signal), 2);
   const std::int64_t expected = signals.expected({signal, 2}, 1);
   EXPECT_EQ(expected, 2);
@@ -53,8 +53,8 @@ TEST_F(SignalsTest, LowerThresholdProvesNothingEvenIfAllWereRaised) {
   History history(layout.count());
   const EventId first = history.begin(caller(1), 1, EventKind::tile);
   const EventId second = history.begin(caller(2), 1, EventKind::tile);
-  signals.raise(signal, 1, caller(1), history);
-  signals.raise(signal, 1, caller(2), history);
+  signals.raise(signal, 1, caller(1), history.release(caller(1)));
+  signals.raise(signal, 1, caller(2), history.release(caller(2)));
   signals.join(signal, 1, caller(0), history);
   EXPECT_FALSE(history.knows(caller(0), first));
   EXPECT_FALSE(history.knows(caller(0), second));
@@ -68,7 +68,7 @@ TEST_F(SignalsTest, RaisesOfOneAgentComeInOrder) {
   std::vector<EventId> events;
   for (int i = 0; i < 3; ++i) {
     events.push_back(history.begin(caller(1), 1, EventKind::tile));
-    signals.raise(signal, 1, caller(1), history);
+    signals.raise(signal, 1, caller(1), history.release(caller(1)));
   }
   signals.join(signal, 2, caller(0), history);
   EXPECT_TRUE(history.knows(caller(0), events[0]));
@@ -82,10 +82,10 @@ TEST_F(SignalsTest, ThresholdZeroProvesTheLaunchBefore) {
   Signals signals(plan, layout);
   History history(layout.count());
   const EventId before = history.begin(caller(1), 1, EventKind::tile);
-  signals.raise(signal, 1, caller(1), history);
-  signals.raise(signal, 1, caller(1), history);
+  signals.raise(signal, 1, caller(1), history.release(caller(1)));
+  signals.raise(signal, 1, caller(1), history.release(caller(1)));
   const EventId later = history.begin(caller(1), 2, EventKind::tile);
-  signals.raise(signal, 2, caller(1), history);
+  signals.raise(signal, 2, caller(1), history.release(caller(1)));
   EXPECT_EQ(signals.expected({signal, 0}, 2), 2);
   signals.join(signal, 0, caller(2), history);
   EXPECT_FALSE(history.knows(caller(2), before)) << "nothing comes before the first launch";
@@ -99,8 +99,9 @@ TEST_F(SignalsTest, ARaiseThatOvertakesTheLaunchBeforeIsReported) {
   const AgentLayout layout(plan);
   Signals signals(plan, layout);
   History history(layout.count());
-  EXPECT_EQ(signals.raise(signal, 1, caller(1), history), -1);
-  EXPECT_EQ(signals.raise(signal, 2, caller(1), history), caller(2)) << "rank 2 has not raised it in launch 1";
+  EXPECT_EQ(signals.raise(signal, 1, caller(1), history.release(caller(1))), -1);
+  EXPECT_EQ(signals.raise(signal, 2, caller(1), history.release(caller(1))), caller(2))
+      << "rank 2 has not raised it in launch 1";
 }
 
 TEST_F(SignalsTest, ARaiseNotOrderedAfterTheLaunchBeforeIsReported) {
@@ -109,10 +110,10 @@ TEST_F(SignalsTest, ARaiseNotOrderedAfterTheLaunchBeforeIsReported) {
   for (const bool ordered : {false, true}) {
     Signals signals(plan, layout);
     History history(layout.count());
-    EXPECT_EQ(signals.raise(signal, 1, caller(1), history), -1);
-    EXPECT_EQ(signals.raise(signal, 1, caller(2), history), -1);
+    EXPECT_EQ(signals.raise(signal, 1, caller(1), history.release(caller(1))), -1);
+    EXPECT_EQ(signals.raise(signal, 1, caller(2), history.release(caller(2))), -1);
     if (ordered) history.join(caller(1), history.release(caller(2)));
-    EXPECT_EQ(signals.raise(signal, 2, caller(1), history), ordered ? -1 : caller(2));
+    EXPECT_EQ(signals.raise(signal, 2, caller(1), history.release(caller(1))), ordered ? -1 : caller(2));
   }
 }
 
@@ -122,7 +123,7 @@ TEST_F(SignalsTest, ForgettingLosesNothing) {
   Signals signals(plan, layout);
   History history(layout.count());
   const EventId event = history.begin(caller(1), 1, EventKind::tile);
-  signals.raise(signal, 1, caller(1), history);
+  signals.raise(signal, 1, caller(1), history.release(caller(1)));
   signals.forget(history.clock(0));
   signals.join(signal, 1, caller(0), history);
   EXPECT_TRUE(history.knows(caller(0), event)) << "rank 0 did not know it yet, so it had to be kept";

@@ -101,9 +101,10 @@ class Builder {
 
   void buffers() {
     const Shape shape = {tile_count() * kTileRows, kColumns};
-    Buffer a{"a", "a_ptr", shape, Dtype::fp32, true, "gathered", Placement::shard(0), Placement::replicate(), {}};
-    Buffer b{"b", "b_ptr", {kColumns}, Dtype::fp32, false, "added", Placement::replicate(), Placement::replicate(), {}};
-    Buffer c{"c", "c_ptr", shape, Dtype::fp32, false, "result", Placement::replicate(), Placement::replicate(), {}};
+    const Placement all = Placement::replicate();
+    Buffer a{"a", "a_ptr", shape, Dtype::fp32, true, "gathered", Placement::shard(0), all, all, {}};
+    Buffer b{"b", "b_ptr", {kColumns}, Dtype::fp32, false, "added", all, all, all, {}};
+    Buffer c{"c", "c_ptr", shape, Dtype::fp32, false, "result", all, all, all, {}};
     const std::int64_t shard = options_.split * kTileRows;
     for (int rank = 0; rank < options_.ranks; ++rank) {
       a.held.push_back({{rank * shard, (rank + 1) * shard}, {0, kColumns}});
@@ -185,7 +186,8 @@ class Builder {
     for (int rank = 0; rank < options_.ranks; ++rank) {
       for (int i = 0; i < tile_count(); ++i) {
         const int tile = (rank * options_.split + i) % tile_count();
-        Slot slot{tile, {}};
+        Slot slot;
+        slot.tile = tile;
         if (owner(tile) != rank) slot.waits.push_back(arrived(rank, tile));
         program(rank).slots.push_back(slot);
       }
