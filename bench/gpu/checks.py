@@ -1,0 +1,137 @@
+"""Right results: inputs that every rank can make for every other, and the references that outputs are held against.
+
+Two kinds of input. *Integers*: a few small ones, so that every sum in fp32 is exact in any order, and the only roundings are
+those to bf16: results must be equal bit for bit. *Reals*: normal random numbers, on which the times are taken too; each
+element of a result must be within a bound of the product in fp64.
+
+The bound. Write p for an exact element of a product, a row of a times a column of b. Products of bf16 are exact in fp32. A
+tensor core adds 16 of them at a time to the sum so far, and each of the 17 addends loses less than 2^-23 of the largest
+of them; K / 16 times. The sum so far of numbers of random sign stays below 8 times its final deviation s = sqrt(sum of
+(a b)^2) (eight sigma: in no element of any run). So the fp32 sum is off by at most
+    e = K / 16 * 17 * 2^-23 * 8 s.
+Rounding to bf16 adds 2^-8 of the value. An all-gather GEMM rounds once: |c - p| <= e + 2^-8 (|p| + e). A reduce-scatter
+over W ranks rounds each rank's summand, and a sum at most W - 1 times: |c - sum p| <= sum e + 2^-8 W sum(|p| + e), and a
+little for second-order terms. A block of 64 products missing from the sum is 8 standard deviations of a product, which is
+above the bound in nearly every element.
+"""
+import torch
+
+HALF_ULP = 2.0**-8  # bf16 has 8 significant bits
+STEP = 17 / 16 * 2.0**-23 * 8
+SLACK = 1.05  # s comes from a product of squares in bf16; second-order terms of the bound
+INTEGERS, REALS = "integers", "reals"
+COLUMNS = 4096  # of a slice of the reference
+
+
+def fill(tensor, values, seed):
+    """The same numbers for the same seed on every rank, whoever owns the tensor."""
+    generator = torch.Generator(device=tensor.device).manual_seed(seed)
+    if values == INTEGERS:
+        tensor.copy_(torch.randint(-2, 3, tensor.shape, generator=generator, device=tensor.device))
+    else:
+        tensor.normal_(generator=generator)
+
+
+def seed_of(round_, name, rank):
+    return 1000 * round_ + 2 * rank + (name == "b")
+
+
+class Problem:
+    """A row's inputs on one rank: `a` and `b` as the local product reads them. In an all-gather GEMM `a` is whole, as after a
+    gather, and `a_shard` are the rank's own rows of it."""
+
+    def __init__(self, row, rank, ranks, device):
+        if row.M % ranks:
+            raise ValueError(f"{row.name}: M must be a multiple of {ranks} ranks, as NCCL demands")
+        self.row, self.rank, self.ranks, self.device = row, rank, ranks, device
+        self.a = torch.empty(row.M, row.K, dtype=torch.bfloat16, device=device)
+        self.b = torch.empty(row.K, row.N, dtype=torch.bfloat16, device=device)
+
+    @property
+    def shard_rows(self):
+        return self.row.M // self.ranks
+
+    def rows_of(self, rank):
+        return slice(rank * self.shard_rows, (rank + 1) * self.shard_rows)
+
+    @property
+    def a_shard(self):
+        """The rows of `a` that this rank has before an all-gather: a view."""
+        return self.a[self.rows_of(self.rank)]
+
+    @property
+    def result_shape(self):
+        return (self.row.M if self.row.kind == "ag" else self.shard_rows, self.row.N)
+
+    def fill(self, values, round_):
+        """New inputs; equal arguments give equal inputs."""
+        self.values, self.round = values, round_
+        self.fill_a(self.a, self.rank)
+        fill(self.b, values, seed_of(round_, "b", self.rank))
+
+    def fill_a(self, a, rank):
+        """`a` as `rank` reads it. The shards of a gathered one have a seed each."""
+        if self.row.kind == "ag":
+            for shard in range(self.ranks):
+                fill(a[self.rows_of(shard)], self.values, seed_of(self.round, "a", shard))
+        else:
+            fill(a, self.values, seed_of(self.round, "a", rank))
+
+    def summands(self):
+        """(a, b) of the products whose sum is this rank's result, made anew from the seeds and not from what was
+        communicated: one for "ag", one a rank, in rank order, for "rs"."""
+        for rank in [self.rank] if self.row.kind == "ag" else range(self.ranks):
+            a, b = torch.empty_like(self.a), torch.empty_like(self.b)
+            self.fill_a(a, rank)
+            fill(b, self.values, seed_of(self.round, "b", rank))
+            yield (a if self.row.kind == "ag" else a[self.rows_of(self.rank)].clone()), b
+
+
+def slices(size):
+    return [slice(begin, min(begin + COLUMNS, size)) for begin in range(0, size, COLUMNS)]
+
+
+def expected_integers(problem):
+    """The one right result for integer inputs: products exact, summands rounded to bf16, added in rank order (exact in
+    fp32), rounded once."""
+    total = torch.zeros(problem.result_shape, dtype=torch.float32, device=problem.device)
+    for a, b in problem.summands():
+        wide = a.double()
+        for columns in slices(problem.row.N):
+            total[:, columns] += (wide @ b[:, columns].double()).to(torch.bfloat16)
+    return total.to(torch.bfloat16)
+
+
+class Reference:
+    """The result in fp64 and the bound of every element's error, for the problem's inputs as they are now."""
+
+    def __init__(self, problem):
+        self.value = torch.zeros(problem.result_shape, dtype=torch.float64, device=problem.device)
+        e, magnitude = torch.zeros_like(self.value), torch.zeros_like(self.value)
+        for a, b in problem.summands():
+            wide, squared = a.double(), a.square()
+            for columns in slices(problem.row.N):
+                product = wide @ b[:, columns].double()
+                self.value[:, columns] += product
+                magnitude[:, columns] += product.abs()
+                e[:, columns] += problem.row.K * STEP * (squared @ b[:, columns].square()).double().sqrt()
+        roundings = problem.ranks if problem.row.kind == "rs" else 1
+        self.bound = SLACK * (e + HALF_ULP * roundings * (magnitude + e))
+
+    def worst(self, output):
+        """The largest |error| / bound over all elements, infinity if one is not a number. At most 1 is right."""
+        worst = 0.0
+        for columns in slices(self.value.shape[1]):
+            share = (output[:, columns].double() - self.value[:, columns]).abs() / self.bound[:, columns]
+            worst = max(worst, share.nan_to_num(nan=float("inf"), posinf=float("inf")).max().item())
+        return worst
+
+
+def difference_of_integers(output, expected):
+    """"" if equal, else how many elements are not and the first of them."""
+    wrong = ~(output == expected)
+    if not wrong.any():
+        return ""
+    row, column = wrong.nonzero()[0].tolist()
+    return (f"{int(wrong.sum())} of {output.numel()} elements are wrong, the first at [{row}, {column}]: "
+            f"{output[row, column].item()} instead of {expected[row, column].item()}")

@@ -1,0 +1,473 @@
+#!/usr/bin/env python3
+"""Fused operators beside what people use, all in one run: times, right results, a table.
+
+    torchrun --nproc-per-node 2 bench/gpu/operators.py --search --json operators.json --markdown operators.md
+    torchrun --nproc-per-node 2 bench/gpu/operators.py --share --rows table     # ranks on one GPU: ours and cuBLAS only
+
+Columns: cuBLAS alone (the product with everything in place, one term of the bound); sequential (NCCL, then cuBLAS, or the
+other way round); streams (chunks on two streams); AsyncTP (PyTorch's fused operators on symmetric memory); ours. For each
+row, every method first computes integers, which must come out equal bit for bit, then the random numbers that it is timed on, held
+against fp64 (checks.py has the bound), each time into memory filled with NaN. A method that is wrong has no time.
+
+A sample is a number of back-to-back calls between two events, at least --sample-ms long; before it the ranks meet and
+one call runs untimed. Samples of all methods are taken in turn, so that they share the card's power and clocks. A sample's
+time is that of the slowest rank; a method's, the median over its samples.
+
+NVLink multicast is never used: this program turns it off in NCCL, PyTorch and NVSHMEM before it loads them.
+"""
+import os
+
+os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
+
+import argparse
+import datetime
+import gc
+import json
+import pathlib
+import platform
+import subprocess
+import sys
+import time
+import traceback
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
+
+import torch
+import torch.distributed as dist
+
+import checks
+import figures
+import methods
+import rows
+import tuning
+
+FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; tried also where one rank has it
+DEFECTS = (TypeError, AttributeError, NameError, LookupError, AssertionError)  # more likely ours than the machine's
+STREAM_CHUNKS = (1, 2, 4)
+LINK_BYTES = (64 << 20, 256 << 20)
+
+
+class Session:
+    """This process among the ranks."""
+
+    def __init__(self, share, timeout_s):
+        self.share = share
+        torch.cuda.set_device(0 if share else int(os.environ["LOCAL_RANK"]))
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        # NCCL refuses two ranks on one GPU. What is not a tensor goes over gloo in both cases.
+        dist.init_process_group("gloo" if share else "cpu:gloo,cuda:nccl", timeout=datetime.timedelta(seconds=timeout_s))
+        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.begin = time.monotonic()
+        self.token = torch.zeros(1, device="cpu" if share else self.device)
+
+    def say(self, text):
+        if self.rank == 0:
+            print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
+
+    def of_all(self, value):
+        """The values of all ranks, by rank."""
+        values = [None] * self.ranks
+        dist.all_gather_object(values, value)
+        return values
+
+    def seconds(self):
+        """Since the start, by rank 0's clock, the same on every rank."""
+        return self.of_all(time.monotonic() - self.begin)[0]
+
+    def quiesce(self):
+        """No rank has anything under way."""
+        torch.cuda.synchronize()
+        self.of_all(None)
+
+    def meet(self):
+        """The ranks' streams begin what follows together, as nearly as they can."""
+        if self.share:
+            torch.cuda.synchronize()
+        dist.all_reduce(self.token)
+
+    def agreed(self, what, *arguments):
+        """(result, "") of a function that all ranks call, or (None, error) on all of them if it failed on any. A rank that
+        waits inside for one that failed is ended by the group's time limit."""
+        result, error = None, ""
+        try:
+            result = what(*arguments)
+        except Exception as exception:
+            error = f"rank {self.rank}: {type(exception).__name__}: {exception}"
+            if isinstance(exception, DEFECTS):
+                traceback.print_exc()
+        errors = [each for each in self.of_all(error) if each]
+        return (None, errors[0]) if errors else (result, "")
+
+    def sample_us(self, call, calls):
+        """Microseconds of one of `calls` back-to-back calls, on this rank."""
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        call()
+        self.meet()
+        begin.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1000 / calls
+
+    def quick_us(self, call, samples=3, least_us=3000.0):
+        """The median of a few samples after a warm-up, for choosing; the slowest rank's, the same on every rank."""
+        for _ in range(2):
+            call()
+        one = max(self.of_all(self.sample_us(call, 2)))
+        calls = figures.calls_per_sample(one, least_us)
+        return figures.median(figures.slowest_rank(self.of_all([self.sample_us(call, calls) for _ in range(samples)])))
+
+
+class Bench:
+    """What is the same for all rows."""
+
+    def __init__(self, session, options):
+        self.session, self.options = session, options
+        self.methods = options.methods
+        sms = torch.cuda.get_device_properties(session.device).multi_processor_count
+        shared = (sms - FREE_SMS) // session.ranks
+        self.workers = [shared] if session.share else [sms, sms - FREE_SMS]
+        self.tuned = tuning.read_tuned(options.tuned)
+        self.found = {}  # by this run's searches
+        self.link_rate = None  # bytes per second
+        self.machine = {}  # for people: what all this was measured on
+
+    # ------------------------------------------------------------------------------------------------- ours
+
+    def compile(self, row, choice):
+        import syncopate
+        return syncopate.compile(str(ROOT / "operators" / tuning.OPERATOR_FILES[row.kind]), choice.overrides(row, self.session.ranks))
+
+    def operator(self, row, choice):
+        import syncopate
+        return syncopate.Operator(self.compile(row, choice), share=self.session.share, time_limit=self.options.time_limit)
+
+    def choice_for(self, row):
+        return tuning.choose(row, self.session.ranks, self.workers[0], self.tuned)
+
+    def ours(self, problem):
+        choice, _ = self.choice_for(problem.row)
+        return methods.Ours(problem, self.operator(problem.row, choice), choice.short_name)
+
+    def search(self, problem, reference):
+        """The best choice for a row by measuring. Inputs are the random numbers of `reference`; a wrong result is no time."""
+        session, row = self.session, problem.row
+
+        def measure(choice):
+            method, error = session.agreed(lambda: methods.Ours(problem, self.operator(row, choice)))
+            us = None
+            if not error:
+                us, error = session.agreed(self.checked_quick_us, method, reference)
+                self.release(method)
+            session.say(f"    {choice.name}: " + (f"{us:.1f} us" if not error else error.splitlines()[0]))
+            return us
+
+        def allowed(choice):
+            return tuning.fits(choice, row, session.ranks) and session.seconds() < self.options.seconds
+
+        start, _ = self.choice_for(row)
+        choice, us, tried = tuning.search(start, tuning.axes(row.kind, self.workers), allowed, measure)
+        if us is None:
+            return
+        self.tuned[tuning.key(row, session.ranks)] = choice
+        self.found[tuning.key(row, session.ranks)] = (choice, us)
+        session.say(f"  {row.name}: best of {len(tried)}: {choice.name}, {us:.1f} us")
+        if session.rank == 0:
+            tuning.write_tuned(self.found, torch.cuda.get_device_name(), self.options.tuned)
+
+    def checked_quick_us(self, method, reference):
+        error = self.wrong_reals(method, reference)
+        if any(self.session.of_all(error)):
+            raise ValueError(error or "wrong on another rank")
+        return self.session.quick_us(method.call)
+
+    # ---------------------------------------------------------------------------------------------- methods
+
+    def make(self, name, problem):
+        if name == "cublas":
+            return methods.Product(problem)
+        if name == "sequential":
+            return methods.sequential(problem)
+        if name == "streams":
+            return self.best_streams(problem)
+        if name == "async_tp":
+            return methods.AsyncTensorParallel(problem)
+        return self.ours(problem)
+
+    def best_streams(self, problem):
+        chunks = [count for count in STREAM_CHUNKS if problem.shard_rows % count == 0]
+        candidates = [methods.streams(problem, count) for count in chunks]
+        return min(candidates, key=lambda method: self.session.quick_us(method.call))
+
+    def release(self, method):
+        """Collective: gives an operator back before the next is made."""
+        self.session.quiesce()
+        if isinstance(method, methods.Ours):
+            method.operator.close()
+
+    def run_poisoned(self, method):
+        self.session.quiesce()
+        method.poison()
+        self.session.quiesce()
+        method.call()
+        torch.cuda.synchronize()
+        return method.output()
+
+    def wrong_integers(self, method, expected, reference):
+        """"" or what is wrong. NCCL adds in bf16: with more than two ranks its sums are within the bound, not equal."""
+        output = self.run_poisoned(method)
+        if output is None:
+            return ""
+        rounds_often = isinstance(method, (methods.SequentialScatter, methods.StreamsScatter)) and self.session.ranks > 2
+        return self.beyond(output, reference) if rounds_often else checks.difference_of_integers(output, expected)
+
+    def wrong_reals(self, method, reference):
+        output = self.run_poisoned(method)
+        return "" if output is None else self.beyond(output, reference)
+
+    @staticmethod
+    def beyond(output, reference):
+        worst = reference.worst(output)
+        return "" if worst <= 1 else f"an element is {worst:.3g} times the bound away from the fp64 result"
+
+    # ------------------------------------------------------------------------------------------------- a row
+
+    def run(self, row):
+        """Makes, checks and times every method. Returns the row's result (figures.py)."""
+        session = self.session
+        problem = checks.Problem(row, session.rank, session.ranks, session.device)
+        result = {"row": {"kind": row.kind, "M": row.M, "N": row.N, "K": row.K, "sources": list(row.sources)},
+                  "us": {}, "samples_us": {}, "spread": {}, "errors": {}, "notes": {}, "checked": {}}
+        if self.link_rate:
+            result["link_us"] = row.link_bytes(session.ranks) / self.link_rate * 1e6
+        problem.fill(checks.REALS, 1)
+        reference = checks.Reference(problem)
+        if self.options.search and "ours" in self.methods and (
+                self.options.search_again or tuning.key(row, session.ranks) not in self.tuned):
+            self.search(problem, reference)
+
+        made = {}
+        for name in self.methods:
+            method, error = session.agreed(self.make, name, problem)
+            self.keep(result, made, name, method, error)
+        self.check_integers(problem, made, result)
+        problem.fill(checks.REALS, 1)
+        self.check_reals(reference, made, result)
+        self.time(made, result)
+        if "ours" in made:
+            choice, source = self.choice_for(row)
+            result["choice"] = {"what": choice.name, "from": source}
+        for method in made.values():
+            self.release(method)
+        return result
+
+    def keep(self, result, made, name, method, error):
+        """Methods without an error stay in `made`; the others are dropped on all ranks, with the reason."""
+        if error:
+            result["errors"][name] = error
+            if made.pop(name, None) is not None:
+                self.session.quiesce()
+            self.session.say(f"  {name}: {error.splitlines()[0]}")
+        else:
+            made[name] = method
+            if method.note:
+                result["notes"][name] = method.note
+
+    def check_integers(self, problem, made, result):
+        problem.fill(checks.INTEGERS, 2)
+        expected, reference = checks.expected_integers(problem), checks.Reference(problem)
+        self.check_all(made, result, lambda method: self.wrong_integers(method, expected, reference))
+
+    def check_reals(self, reference, made, result):
+        self.check_all(made, result, lambda method: self.wrong_reals(method, reference))
+
+    def check_all(self, made, result, wrong):
+        for name, method in list(made.items()):
+            text, error = self.session.agreed(wrong, method)
+            wrongs = [f"rank {rank}: {each}" for rank, each in enumerate(self.session.of_all(text)) if each]
+            self.keep(result, made, name, method, error or (wrongs[0] if wrongs else ""))
+            result["checked"][name] = name not in result["errors"]
+
+    def time(self, made, result):
+        session = self.session
+        calls = {}
+        for name, method in list(made.items()):
+            one, error = session.agreed(session.quick_us, method.call, 1)
+            self.keep(result, made, name, method, error)
+            if not error:
+                calls[name] = figures.calls_per_sample(one, self.options.sample_ms * 1000)
+        samples, error = session.agreed(self.samples_in_turn, made, calls)
+        if error:
+            result["errors"].update({name: error for name in made})
+            session.say(f"  {error.splitlines()[0]}")
+            return
+        for name in made:
+            of_ranks = figures.slowest_rank(session.of_all(samples[name]))
+            result["samples_us"][name] = [round(us, 3) for us in of_ranks]
+            result["us"][name] = round(figures.median(of_ranks), 3)
+            result["spread"][name] = round(figures.spread(of_ranks), 4)
+
+    def samples_in_turn(self, made, calls):
+        """Round robin, each round beginning with another method."""
+        samples = {name: [] for name in made}
+        names = list(made)
+        for turn in range(self.options.samples):
+            shift = turn % max(1, len(names))
+            for name in names[shift:] + names[:shift]:
+                samples[name].append(self.session.sample_us(made[name].call, calls[name]))
+        return samples
+
+    # ------------------------------------------------------------------------------------------------ the link
+
+    def measure_link(self):
+        session = self.session
+        best = 0.0
+        for size in LINK_BYTES:
+            push = methods.LinkPush(size, session.rank, session.ranks, session.device)
+            best = max(best, size / session.quick_us(push.call, self.options.samples) * 1e6)
+        return best
+
+
+# --------------------------------------------------------------------------------------------------------- the program
+
+
+def machine_of(bench):
+    def text_of(*words):
+        try:
+            return subprocess.run(words, capture_output=True, text=True, timeout=20, check=True).stdout.strip()
+        except (OSError, subprocess.SubprocessError):
+            return "unknown"
+
+    def version_of(module):
+        try:
+            return getattr(__import__(module), "__version__", "unknown")
+        except ImportError:
+            return "none"
+
+    session = bench.session
+    facts = {
+        "GPUs": f"{1 if session.share else session.ranks} x {torch.cuda.get_device_name()}"
+                + (f", shared by {session.ranks} ranks: times say nothing about several GPUs" if session.share else ""),
+        "driver": text_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader").splitlines()[0],
+        "software": f"CUDA {torch.version.cuda}, PyTorch {torch.__version__}, Triton {version_of('triton')}, "
+                    f"NCCL {'.'.join(map(str, torch.cuda.nccl.version()))}, Syncopate {version_of('syncopate')}, "
+                    f"Python {platform.python_version()}, {platform.platform()}",
+        "commit": text_of("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "samples": f"{bench.options.samples} of at least {bench.options.sample_ms} ms, medians of the slowest rank, us",
+        "products": "row-major bf16, normal random numbers, sums in fp32 for all (no reduced-precision reductions in cuBLAS)",
+    }
+    if bench.link_rate:
+        facts["best link rate"] = f"{bench.link_rate / 1e9:.0f} GB/s (copy engines pushing, all ranks at once)"
+    return facts
+
+
+def write(path, text):
+    """The file appears whole, so that a run that is cut off leaves its last state."""
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+def save(bench, results, not_started):
+    document = {"title": f"{bench.session.ranks} ranks, bf16.", "machine": bench.machine, "ranks": bench.session.ranks,
+                "share": bench.session.share, "results": results, "not_started": not_started}
+    if bench.options.json:
+        write(bench.options.json, json.dumps(document, indent=1) + "\n")
+    report = figures.markdown_report(document, rows.KINDS, rows.TABLE)
+    if bench.options.markdown:
+        write(bench.options.markdown, report)
+    return report
+
+
+def line_of(result):
+    times = [f"{figures.METHODS[name]} {figures.cell(result, name)}" for name in figures.METHODS
+             if name in result["us"] or name in result["errors"]]
+    ratios = [("over sequential", figures.speedup(result, "sequential")), ("over AsyncTP", figures.speedup(result, "async_tp")),
+              ("of bound", figures.share_of_bound(result))]
+    times += [f"{label} {ratio:.2f}" for label, ratio in ratios if ratio]
+    return f"{figures.name_of(result)}: " + ", ".join(times)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default="all", help="comma-separated: all, table, models, ag, rs, 70B, QKV, M=4096, "
+                        "8192x3584x8192; words joined by + must all hold (ag+table)")
+    parser.add_argument("--methods", default=",".join(figures.METHODS), help="comma-separated, of: %(default)s")
+    parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours and cuBLAS")
+    parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")
+    parser.add_argument("--search-again", action="store_true", help="with --search: for all rows")
+    parser.add_argument("--tuned", default=str(tuning.TUNED), help="the file of choices (%(default)s)")
+    parser.add_argument("--samples", type=int, default=11)
+    parser.add_argument("--sample-ms", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=540, help="no row is started later than this (%(default)s)")
+    parser.add_argument("--time-limit", type=float, default=5.0, help="seconds that one wait of ours may take")
+    parser.add_argument("--json", help="file for all results; written after every row")
+    parser.add_argument("--markdown", help="file for the report")
+    options = parser.parse_args(arguments)
+    options.methods = [name for name in options.methods.split(",") if name]
+    unknown = set(options.methods) - set(figures.METHODS)
+    if unknown:
+        parser.error(f"unknown method {', '.join(sorted(unknown))}; there are {', '.join(figures.METHODS)}")
+    if options.share:
+        options.methods = [name for name in options.methods if name in ("cublas", "ours")]
+    return options
+
+
+def leave(text):
+    """Ends every rank; one of them says why."""
+    sys.exit(text if os.environ.get("RANK", "0") == "0" else 1)
+
+
+def main():
+    options = parse(sys.argv[1:])
+    if "RANK" not in os.environ:
+        leave("start it with torchrun: torchrun --nproc-per-node 2 bench/gpu/operators.py")
+    if not torch.cuda.is_available():
+        leave("no GPU that PyTorch can use")
+    ranks, gpus = int(os.environ["WORLD_SIZE"]), torch.cuda.device_count()
+    if not options.share and gpus < ranks:
+        leave(f"{ranks} ranks on {gpus} GPU{'s' if gpus != 1 else ''}; --share puts all ranks on one")
+    try:
+        chosen = rows.select(rows.all_rows(ranks), options.rows.split(","))
+    except ValueError as error:
+        leave(str(error))
+    # The same arithmetic for all: sums of a product in fp32, also where cuBLAS splits them.
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    session = Session(options.share, timeout_s=120)
+    bench = Bench(session, options)
+    if not options.share:
+        _, error = session.agreed(methods.enable_async_tensor_parallel, session.device.index)
+        if error:
+            session.say(error)
+            bench.methods = [name for name in bench.methods if name != "async_tp"]
+        else:
+            bench.link_rate = session.agreed(bench.measure_link)[0]
+    session.say(f"{len(chosen)} rows, {session.ranks} ranks" + (f", link {bench.link_rate / 1e9:.0f} GB/s" if bench.link_rate else ""))
+
+    bench.machine = machine_of(bench)
+    results = []
+    failed = False
+    for index, row in enumerate(chosen):
+        if session.seconds() > options.seconds:
+            break
+        result = bench.run(row)
+        gc.collect()
+        torch.cuda.empty_cache()
+        results.append(result)
+        failed = failed or bool(result["errors"])
+        session.say(line_of(result))
+        if session.rank == 0:
+            save(bench, results, [left.name for left in chosen[index + 1:]])
+    if session.rank == 0:
+        print(save(bench, results, [left.name for left in chosen[len(results):]]), flush=True)
+    dist.destroy_process_group()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,37 @@
+#!/usr/bin/env python3
+"""The report of several runs of operators.py as one: `report.py first.json second.json > operators.md`.
+
+Each row is from one run, the last one that has it; runs are told apart in the list of machines.
+"""
+import json
+import pathlib
+import sys
+
+import figures
+import rows
+
+
+def merged(documents):
+    """One document from several. Runs with other numbers of ranks or on a shared GPU do not belong into one table."""
+    if len({(document["ranks"], document["share"]) for document in documents}) != 1:
+        raise ValueError("these runs have unlike numbers of ranks, or only some of them share a GPU")
+    results = {}
+    for document in documents:
+        for result in document["results"]:
+            results[figures.name_of(result)] = result
+    order = {row.name: place for place, row in enumerate(rows.all_rows(documents[0]["ranks"]))}
+    machine = {}
+    for run, document in enumerate(documents, 1):
+        for key, value in document["machine"].items():
+            if machine.get(key, value) != value:
+                key = f"{key} of run {run}"
+            machine[key] = value
+    return {**documents[0], "machine": machine, "not_started": [],
+            "results": sorted(results.values(), key=lambda result: order.get(figures.name_of(result), len(order)))}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    document = merged([json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:]])
+    print(figures.markdown_report(document, rows.KINDS, rows.TABLE), end="")

@@ -1,0 +1,108 @@
+"""The rows of the operator tables: which operator at which size, and where the size comes from.
+
+Sizes are those of one rank's product c[M, N] = a[M, K] @ b[K, N]. In an all-gather GEMM ("ag") a is split by rows over the
+ranks before the operator and N is the rank's own part of the columns; in a GEMM reduce-scatter ("rs") K is the rank's own
+part of the sum and c is split by rows after it.
+"""
+from dataclasses import dataclass, replace
+
+KINDS = {"ag": "AG-GEMM", "rs": "GEMM-RS"}
+TABLE = "table"  # the source of the rows whose geometric mean has a bar
+
+
+@dataclass(frozen=True)
+class Row:
+    kind: str  # "ag" or "rs"
+    M: int
+    N: int
+    K: int
+    sources: tuple[str, ...]  # TABLE, or the projections of models that have this size
+
+    @property
+    def name(self):
+        return f"{self.kind}:{self.M}x{self.N}x{self.K}"
+
+    @property
+    def flops(self):
+        return 2 * self.M * self.N * self.K
+
+    def link_bytes(self, ranks):
+        """What one rank must receive (and send) over its link: bf16 rows of a, or bf16 summands of c."""
+        return 2 * self.M * (self.K if self.kind == "ag" else self.N) * (ranks - 1) // ranks
+
+
+@dataclass(frozen=True)
+class Model:
+    name: str
+    hidden: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+
+    @property
+    def head(self):
+        return self.hidden // self.heads
+
+
+MODELS = [
+    Model("Llama-3 8B", 4096, 32, 8, 14336),
+    Model("Llama-3 70B", 8192, 64, 8, 28672),
+    Model("Llama-3 405B", 16384, 128, 8, 53248),
+    Model("Qwen2-72B", 8192, 64, 8, 29568),
+]
+TOKENS = [1024, 2048, 4096, 8192]
+
+# The two tables that earlier measurements on two GPUs were made on.
+TABLE_SIZES = {
+    "ag": [(8192, 14336, 8192), (8192, 7168, 8192), (8192, 3584, 8192), (8192, 1280, 8192), (4096, 3584, 8192),
+           (2048, 3584, 8192), (1024, 3584, 8192)],
+    "rs": [(8192, 8192, 14336), (8192, 8192, 3584), (8192, 8192, 1024), (4096, 8192, 3584), (2048, 8192, 3584),
+           (1024, 8192, 3584), (8192, 4096, 7168)],
+}
+
+
+def projections(model, ranks):
+    """The four projections of a layer under tensor parallelism: (kind, name, N, K) of each rank's product. Columns of
+    QKV and of gate and up together are split over ranks, as are the rows of O and down."""
+    columns = (model.heads + 2 * model.kv_heads) * model.head
+    return [
+        ("ag", "QKV", columns // ranks, model.hidden),
+        ("ag", "gate+up", 2 * model.intermediate // ranks, model.hidden),
+        ("rs", "O", model.hidden, model.hidden // ranks),
+        ("rs", "down", model.hidden, model.intermediate // ranks),
+    ]
+
+
+def all_rows(ranks):
+    """Every row, each size once, the tables first. The tables are sizes of one rank, so they do not change with ranks."""
+    found = {}
+    for kind, sizes in TABLE_SIZES.items():
+        for M, N, K in sizes:
+            found[kind, M, N, K] = Row(kind, M, N, K, (TABLE,))
+    for model in MODELS:
+        for kind, name, N, K in projections(model, ranks):
+            for M in TOKENS:
+                row = found.get((kind, M, N, K), Row(kind, M, N, K, ()))
+                found[kind, M, N, K] = replace(row, sources=row.sources + (f"{model.name} {name}",))
+    return list(found.values())
+
+
+def select(rows, patterns):
+    """The rows that any of the patterns names: "all", "table", "models", a kind ("ag", "rs"), a part of a source
+    ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), or several of these joined by "+"
+    that must all hold ("ag+table", "70B+rs"). Raises ValueError for a pattern that names no row."""
+
+    def holds(row, word):
+        return (word == "all" or word == row.kind or word == row.name or word == row.name.partition(":")[2]
+                or (word == TABLE and TABLE in row.sources) or (word == "models" and row.sources != (TABLE,))
+                or word == f"M={row.M}"
+                or any(word and word.lower() in source.lower() for source in row.sources if source != TABLE))
+
+    # "gate+up" is the name of a projection, not two words.
+    split = [[word.replace("gate&up", "gate+up") for word in pattern.replace("gate+up", "gate&up").split("+")]
+             for pattern in patterns]
+    for pattern, words in zip(patterns, split):
+        if not any(all(holds(row, word) for word in words) for row in rows):
+            raise ValueError(f"no row is called '{pattern}'; try all, table, models, ag, rs, 70B, QKV, M=4096, 8192x3584x8192, "
+                             "ag:8192x3584x8192, or several joined by '+' that must all hold: ag+table")
+    return [row for row in rows if any(all(holds(row, word) for word in words) for words in split)]
