@@ -40,6 +40,7 @@ class Mutator {
     for_each_wait_list([&](const std::string& owner, const WaitList& list) { drop_waits(owner, list); });
     for_each_signal_list([&](const std::string& owner, const SignalList& list) { drop_raises(owner, list); });
     for_each_wait_list([&](const std::string& owner, const WaitList& list) { lower_thresholds(owner, list); });
+    lower_counts();
     swap_transfers();
     swap_signals();
     reorder_queues();
@@ -79,6 +80,9 @@ class Mutator {
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].waits; });
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
+        visit(fmt::format("the addition in slot {} of rank {}", s, rank),
+              [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].sum_waits; });
       visit(fmt::format("the completion of rank {}", rank),
             [rank](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].completion_waits; });
     }
@@ -91,6 +95,9 @@ class Mutator {
     for (std::size_t rank = 0; rank < plan_.programs.size(); ++rank) {
       visit(fmt::format("the start of rank {}", rank),
             [rank](Plan& plan) -> std::vector<int>& { return plan.programs[rank].start_signals; });
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
+        visit(fmt::format("slot {} of rank {}", s, rank),
+              [rank, s](Plan& plan) -> std::vector<int>& { return plan.programs[rank].slots[s].signals; });
       visit(fmt::format("the completion of rank {}", rank),
             [rank](Plan& plan) -> std::vector<int>& { return plan.programs[rank].completion_signals; });
     }
@@ -122,6 +129,22 @@ class Mutator {
           fmt::format("{} waits for '{}' at {} instead of {}", owner, signal_name(wait.signal), wait.threshold - 1,
                       wait.threshold),
           false, [list, w](Plan& plan) { --list(plan)[w].threshold; });
+    }
+  }
+
+  /// A signal that believes in one raise too few, and whoever waits for all of them.
+  void lower_counts() {
+    for (std::size_t signal = 0; signal < plan_.signals.size(); ++signal) {
+      const std::int64_t all = plan_.signals[signal].per_launch;
+      if (all < 2) continue;
+      add("lower count", fmt::format("'{}' counts {} raises instead of {}", plan_.signals[signal].name, all - 1, all),
+          false, [this, signal, all](Plan& plan) {
+            --plan.signals[signal].per_launch;
+            for_each_wait_list([&](const std::string&, const WaitList& list) {
+              for (Wait& wait : list(plan))
+                if (wait.signal == static_cast<int>(signal) && wait.threshold == all) --wait.threshold;
+            });
+          });
     }
   }
 
@@ -267,10 +290,11 @@ class Mutator {
       if (count < 2) continue;
       add("reorder tiles", fmt::format("rank {} runs its tiles backwards", rank), true,
           [rank](Plan& plan) { std::reverse(plan.programs[rank].slots.begin(), plan.programs[rank].slots.end()); });
-      add("repeat tile", fmt::format("rank {} runs the tile of slot 0 in slot 1 as well", rank), false,
-          [rank](Plan& plan) { plan.programs[rank].slots[1].tile = plan.programs[rank].slots[0].tile; });
       add("drop tile", fmt::format("rank {} leaves out its last tile", rank), false,
           [rank](Plan& plan) { plan.programs[rank].slots.pop_back(); });
+      if (plan_.programs[rank].slots[0].tile == plan_.programs[rank].slots[1].tile) continue;
+      add("repeat tile", fmt::format("rank {} runs the tile of slot 0 in slot 1 as well", rank), false,
+          [rank](Plan& plan) { plan.programs[rank].slots[1].tile = plan.programs[rank].slots[0].tile; });
     }
   }
 
@@ -291,9 +315,9 @@ std::vector<Mutant> all_mutants(const Plan& plan) { return Mutator(plan).run(); 
 
 const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
-      "drop wait",     "drop raise",  "lower threshold", "swap transfers", "swap chunks",   "swap signals",
-      "reorder queue", "shift chunk", "shrink chunk",    "retarget",       "drop transfer", "duplicate transfer",
-      "reorder tiles", "repeat tile", "drop tile",       "change workers"};
+      "drop wait",          "drop raise",    "lower threshold", "lower count",  "swap transfers", "swap chunks",
+      "swap signals",       "reorder queue", "shift chunk",     "shrink chunk", "retarget",       "drop transfer",
+      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers"};
   return kKinds;
 }
 
