@@ -29,6 +29,7 @@ import subprocess
 import sys
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
@@ -45,6 +46,7 @@ import tuning
 FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; tried also where one rank has it
 DEFECTS = (TypeError, AttributeError, NameError, LookupError, AssertionError)  # more likely ours than the machine's
 STREAM_CHUNKS = (1, 2, 4)
+BUILDERS = 8  # compilers that one rank runs at once
 LINK_BYTES = (64 << 20, 256 << 20)
 
 
@@ -131,6 +133,7 @@ class Bench:
         self.workers = [shared] if session.share else [sms, sms - FREE_SMS]
         self.tuned = tuning.read_tuned(options.tuned)
         self.found = {}  # by this run's searches
+        self.broken = set()  # (kind, kernel) that do not compile
         self.link_rate = None  # bytes per second
         self.machine = {}  # for people: what all this was measured on
 
@@ -139,6 +142,47 @@ class Bench:
     def compile(self, row, choice):
         import syncopate
         return syncopate.compile(str(ROOT / "operators" / tuning.OPERATOR_FILES[row.kind]), choice.overrides(row, self.session.ranks))
+
+    def build_ahead(self, chosen):
+        """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same for all
+        ranks and sizes, so each is built as a tiny operator of one rank, in a group of its own."""
+        session, begin = self.session, time.monotonic()
+        jobs = []
+        for kind in sorted({row.kind for row in chosen}):
+            choices = [self.choice_for(row)[0] for row in chosen if row.kind == kind]
+            walk = tuning.axes(kind, self.workers) if self.options.search else ()
+            jobs += [(kind, kernel) for kernel in tuning.kernels_of(choices, walk)]
+        alone = [dist.new_group([rank], backend="gloo") for rank in range(session.ranks) for _ in range(BUILDERS)]
+        free = alone[session.rank * BUILDERS:(session.rank + 1) * BUILDERS]
+
+        def build(job):
+            group = free.pop()
+            try:
+                self.build_alone(*job, group)
+                return job, ""
+            except Exception as exception:
+                return job, f"{type(exception).__name__}: {exception}"
+            finally:
+                free.append(group)
+
+        with ThreadPoolExecutor(BUILDERS) as pool:
+            built = list(pool.map(build, jobs[session.rank::session.ranks]))
+        built = [each for of_rank in session.of_all(built) for each in of_rank]
+        good = {kind for (kind, _), error in built if not error}
+        for (kind, kernel), error in built:
+            if error:
+                session.say(f"  {rows.KINDS[kind]}, {kernel.name}: {error.splitlines()[0]}")
+            # Where none of a kind was built it is not the kernels; let the rows say what it is.
+            if error and kind in good:
+                self.broken.add((kind, kernel))
+        session.say(f"{len(jobs) - len(self.broken)} of {len(jobs)} kernels built in {time.monotonic() - begin:.0f} s")
+
+    def build_alone(self, kind, kernel, group):
+        import syncopate
+        torch.cuda.set_device(self.session.device)
+        tile = rows.Row(kind, kernel.block_m, kernel.block_n, kernel.block_k, ())
+        plan = syncopate.compile(str(ROOT / "operators" / tuning.OPERATOR_FILES[kind]), kernel.overrides(tile, 1))
+        syncopate.Operator(plan, group=group).close()
 
     def operator(self, row, choice):
         import syncopate
@@ -165,7 +209,8 @@ class Bench:
             return us
 
         def allowed(choice):
-            return tuning.fits(choice, row, session.ranks) and session.seconds() < self.options.seconds
+            return (tuning.fits(choice, row, session.ranks) and (row.kind, choice.kernel) not in self.broken
+                    and session.seconds() < self.options.seconds)
 
         start, _ = self.choice_for(row)
         choice, us, tried = tuning.search(start, tuning.axes(row.kind, self.workers), allowed, measure)
@@ -450,6 +495,9 @@ def main():
     session.say(f"{len(chosen)} rows, {session.ranks} ranks" + (f", link {bench.link_rate / 1e9:.0f} GB/s" if bench.link_rate else ""))
 
     bench.machine = machine_of(bench)
+    if "ours" in bench.methods:
+        bench.build_ahead(chosen)
+
     results = []
     failed = False
     for index, row in enumerate(chosen):

@@ -48,6 +48,20 @@ class Choice:
                 f"split {self.split}, {self.initiator}, {self.workers} workers")
 
 
+    @property
+    def kernel(self):
+        """What its machine code depends on, as a choice: chunks and workers are tables and numbers to a kernel."""
+        return replace(self, split=1, initiator="push", workers=1)
+
+
+def kernels_of(choices, walk=()):
+    """All kernels that these choices, or a search along `walk` from them, can need: the axes of a kernel multiply."""
+    kernels = {choice.kernel for choice in choices}
+    for _, variations in walk:
+        kernels |= {vary(kernel).kernel for kernel in kernels for vary in variations}
+    return sorted(kernels, key=lambda kernel: kernel.name)
+
+
 def tiles(row, choice):
     return math.ceil(row.M / choice.block_m) * math.ceil(row.N / choice.block_n)
 

@@ -34,6 +34,22 @@ class Overrides(unittest.TestCase):
         self.assertEqual(len({choice.name for choice in choices}), len(choices))
 
 
+class Kernels(unittest.TestCase):
+    def test_choices_that_differ_in_tables_only_share_a_kernel(self):
+        choices = [Choice(split=1), Choice(split=4), Choice(initiator="pull"), Choice(workers=128), Choice(stages=4)]
+        self.assertEqual(len(tuning.kernels_of(choices)), 2)
+
+    def test_all_that_a_search_can_meet(self):
+        walk = tuning.axes("ag", [132, 128])
+        kernels = set(tuning.kernels_of([Choice()], walk))
+        self.assertEqual(len(kernels), 5 * 3)  # tiles and groups
+        met = []
+        times = itertools.cycle([5.0, 4.0, 3.0, 2.0, 1.0, 6.0])
+        tuning.search(Choice(), walk, lambda choice: True, lambda choice: met.append(choice.kernel) or next(times))
+        self.assertGreater(len(set(met)), 6)
+        self.assertLessEqual(set(met), kernels)
+
+
 class Defaults(unittest.TestCase):
     def test_wide_tiles_where_there_are_many(self):
         self.assertEqual(tuning.default_choice(LARGE, 2, 132).block_n, 256)
