@@ -57,6 +57,7 @@ struct Options {
   RunOptions run;
   std::string inputs = "integers";
   std::string on = "cpu";
+  std::string issue = "steps";
   GpuRunOptions gpu;
 };
 
@@ -145,6 +146,9 @@ int run_on_gpu(const Plan& plan, Options& options) {
   gpu.seed = options.run.seed;
   gpu.repeat = options.run.repeat;
   gpu.inputs = options.run.inputs;
+  gpu.issue = options.issue == "graph"      ? GpuIssue::graph
+              : options.issue == "captured" ? GpuIssue::captured
+                                            : GpuIssue::steps;
   if (gpu.compile.cache.empty()) gpu.compile.cache = cache_folder();
   GpuRunReport report;
   {
@@ -159,7 +163,7 @@ int run_on_gpu(const Plan& plan, Options& options) {
   fmt::print("  {:<14}{} tiles, {} transfers; the host stops every {} launches to check\n", "", report.tiles,
              report.transfers, report.launches_at_a_stretch);
   if (report.outcome == GpuOutcome::right) {
-    fmt::print("result: bitwise equal to the local kernel on the same GPU\n");
+    fmt::print("result: bitwise equal to the unfused operator on the same GPU\n");
     return 0;
   }
   fmt::print("result: {}\n{}\n", name_of(report.outcome), report.message);
@@ -236,12 +240,15 @@ int dispatch(int argc, char** argv) {
   run_command
       ->add_option("--cache", options.gpu.compile.cache, "on gpu: folder of compiled kernels (~/.cache/syncopate)")
       ->type_name("DIR");
-  run_command->add_option("--warps", options.gpu.compile.warps, "on gpu: warps of a thread block (4)")
-      ->check(CLI::IsMember({1, 2, 4, 8, 16}))
-      ->type_name("N");
-  run_command->add_option("--stages", options.gpu.compile.stages, "on gpu: depth of software pipelines (3)")
-      ->check(CLI::Range(1, 16))
-      ->type_name("N");
+  run_command
+      ->add_option("--issue", options.issue,
+                   "on gpu: steps (of all ranks in one order), graph (one for each rank) or "
+                   "captured (into a graph of the caller's)")
+      ->check(CLI::IsMember({"steps", "graph", "captured"}))
+      ->type_name("HOW");
+  run_command->add_option("--delays", options.gpu.longest_delay, "on gpu: hold streams up by chance, at most so long")
+      ->check(CLI::Range(0.0, 1.0))
+      ->type_name("SECONDS");
   run_command->footer("Example:\n  syncopate run operators/ag_gemm.toml --seed 7 --adversary --repeat 3");
 
   CLI::App* show_command = app.add_subcommand("show", "the plan in words: schedule, tile order, waits");

@@ -46,7 +46,8 @@ Json value_json(const Scalar& value) {
   return std::visit([](auto held) { return Json(held); }, value);
 }
 
-Json request_json(const std::string& function, const std::vector<ParameterType>& types, const CompileOptions& options) {
+Json request_json(const std::string& function, const std::vector<ParameterType>& types, const KernelPart& kernel,
+                  const CompileOptions& options) {
   Json parameters = Json::array();
   for (const ParameterType& type : types) {
     Json parameter =
@@ -58,8 +59,8 @@ Json request_json(const std::string& function, const std::vector<ParameterType>&
   return Json::object({{"function", function},
                        {"parameters", std::move(parameters)},
                        {"capability", options.capability},
-                       {"warps", options.warps},
-                       {"stages", options.stages}});
+                       {"warps", kernel.warps},
+                       {"stages", kernel.stages}});
 }
 
 std::string bytes_of_hex(std::string_view hex) {
@@ -137,7 +138,7 @@ CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOp
   if (version.empty())
     throw UserError({options.python}, "this Python has no Triton",
                     "install Triton 3.6.0 for it, or name another Python with --python");
-  const std::string request = request_json(function, signature_of(plan, text), options).dump();
+  const std::string request = request_json(function, signature_of(plan, text), plan.kernel, options).dump();
   const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request, source));
   const std::string path = (fs::path(options.cache) / (key + ".json")).string();
   if (fs::exists(path)) {

@@ -14,8 +14,6 @@ struct CompileOptions {
   std::string python = "python3";  ///< interpreter that has Triton
   std::string cache;               ///< folder of compiled kernels; made if missing
   int capability = 90;             ///< of the GPU: 10 * major + minor
-  int warps = 4;
-  int stages = 3;  ///< depth of software pipelines
   std::chrono::milliseconds limit = std::chrono::minutes(5);
 };
 

@@ -57,4 +57,24 @@ std::vector<Copy> copies_between(const Region& source, const Shape& source_shape
   return copies;
 }
 
+Copy2dArguments copy_operation(const Copy& copy, DevicePointer source, DevicePointer destination,
+                               std::size_t element_bytes) {
+  const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * element_bytes; };
+  Copy2dArguments operation;
+  operation.source = source + bytes(copy.source);
+  operation.source_pitch = bytes(copy.source_pitch);
+  operation.destination = destination + bytes(copy.destination);
+  operation.destination_pitch = bytes(copy.destination_pitch);
+  operation.width = bytes(copy.width);
+  operation.height = static_cast<std::size_t>(copy.rows);
+  return operation;
+}
+
+void enqueue_copy(const Driver& driver, const Copy2dArguments& operation, Stream stream) {
+  driver.check(operation.height == 1
+                   ? driver.copy_async(operation.destination, operation.source, operation.width, stream)
+                   : driver.copy_2d_async(&operation, stream),
+               "copying between tensors");
+}
+
 }  // namespace syncopate::cuda

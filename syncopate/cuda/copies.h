@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "syncopate/core/region.h"
+#include "syncopate/cuda/driver.h"
 
 namespace syncopate::cuda {
 
@@ -22,5 +23,10 @@ struct Copy {
 /// The copies that move box `source` of a tensor to box `destination` of another; the boxes have equal extents.
 std::vector<Copy> copies_between(const Region& source, const Shape& source_shape, const Region& destination,
                                  const Shape& destination_shape);
+
+/// What the driver is told for one of them; a height of 1 is a run of bytes.
+Copy2dArguments copy_operation(const Copy& copy, DevicePointer source, DevicePointer destination,
+                               std::size_t element_bytes);
+void enqueue_copy(const Driver& driver, const Copy2dArguments& operation, Stream stream);
 
 }  // namespace syncopate::cuda

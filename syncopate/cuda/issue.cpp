@@ -5,24 +5,59 @@
 namespace syncopate::cuda {
 namespace {
 
+/// Where a queue or a worker is.
+struct QueueCursor {
+  int rank = 0;
+  int queue = 0;
+  std::size_t next = 0;
+};
+struct WorkerCursor {
+  int rank = 0;
+  std::size_t slot = 0;
+  bool computed = false;  ///< the slot's tile: its sum_waits are next
+};
+
 class Issuer {
  public:
-  explicit Issuer(const Plan& plan) : plan_(plan), raised_(plan.signals.size(), 0) {}
+  explicit Issuer(const Plan& plan) : plan_(plan), raised_(plan.signals.size(), 0) {
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      for (std::size_t queue = 0; queue < program(rank).queues.size(); ++queue)
+        queues_.push_back({rank, static_cast<int>(queue)});
+      for (std::size_t worker = 0; worker < static_cast<std::size_t>(plan.workers); ++worker)
+        workers_.push_back({rank, worker});
+    }
+  }
 
   std::vector<Step> run() {
     for (int rank = 0; rank < plan_.ranks; ++rank) add({Step::Kind::begin, rank}, program(rank).start_signals);
-    issue_transfers();
-    for (int rank = 0; rank < plan_.ranks; ++rank) issue_kernel(rank);
+    while (issue_transfers()) {
+    }
+    for (int rank = 0; rank < plan_.ranks; ++rank) add({Step::Kind::kernel, rank}, {});
+    for (bool moved = true; moved;) {
+      moved = run_tiles();
+      moved = issue_transfers() || moved;
+    }
+    for (const QueueCursor& queue : queues_)
+      if (queue.next < transfers(queue).size()) blocked("a transfer");
+    for (const WorkerCursor& worker : workers_)
+      if (worker.slot < program(worker.rank).slots.size()) blocked("a tile");
     issue_completions();
     return std::move(steps_);
   }
 
  private:
   const RankProgram& program(int rank) const { return plan_.programs[static_cast<std::size_t>(rank)]; }
+  const std::vector<Transfer>& transfers(const QueueCursor& at) const {
+    return program(at.rank).queues[static_cast<std::size_t>(at.queue)].transfers;
+  }
+
+  void raise(const std::vector<int>& signals) {
+    for (const int signal : signals) ++raised_[static_cast<std::size_t>(signal)];
+  }
 
   void add(const Step& step, const std::vector<int>& signals) {
     steps_.push_back(step);
-    for (const int signal : signals) ++raised_[static_cast<std::size_t>(signal)];
+    raise(signals);
   }
 
   bool ready(const std::vector<Wait>& waits) const {
@@ -36,39 +71,36 @@ class Issuer {
                     "`syncopate verify` says why");
   }
 
-  /// Round by round, one transfer of each queue, so that early transfers of all ranks come before late ones of any.
-  void issue_transfers() {
-    struct Cursor {
-      int rank;
-      int queue;
-      std::size_t next = 0;
-    };
-    std::vector<Cursor> cursors;
-    for (int rank = 0; rank < plan_.ranks; ++rank)
-      for (std::size_t queue = 0; queue < program(rank).queues.size(); ++queue)
-        cursors.push_back({rank, static_cast<int>(queue)});
-    bool moved = true;
-    bool left = true;
-    while (moved) {
-      moved = left = false;
-      for (Cursor& cursor : cursors) {
-        const Queue& queue = program(cursor.rank).queues[static_cast<std::size_t>(cursor.queue)];
-        if (cursor.next == queue.transfers.size()) continue;
-        left = true;
-        const Transfer& transfer = queue.transfers[cursor.next];
-        if (!ready(transfer.waits)) continue;
-        add({Step::Kind::transfer, cursor.rank, cursor.queue, static_cast<int>(cursor.next)}, transfer.signals);
-        ++cursor.next;
+  /// One round, one transfer of each queue, so that early transfers of all ranks come before late ones of any.
+  bool issue_transfers() {
+    bool moved = false;
+    for (QueueCursor& at : queues_) {
+      if (at.next == transfers(at).size()) continue;
+      const Transfer& transfer = transfers(at)[at.next];
+      if (!ready(transfer.waits)) continue;
+      add({Step::Kind::transfer, at.rank, at.queue, static_cast<int>(at.next)}, transfer.signals);
+      ++at.next;
+      moved = true;
+    }
+    return moved;
+  }
+
+  /// Every worker as far as it gets with what has been raised.
+  bool run_tiles() {
+    bool moved = false;
+    for (WorkerCursor& at : workers_) {
+      const std::vector<Slot>& slots = program(at.rank).slots;
+      while (at.slot < slots.size()) {
+        const Slot& slot = slots[at.slot];
+        at.computed = at.computed || ready(slot.waits);
+        if (!at.computed || !ready(slot.sum_waits)) break;
+        raise(slot.signals);
+        at.slot += static_cast<std::size_t>(plan_.workers);
+        at.computed = false;
         moved = true;
       }
     }
-    if (left) blocked("a transfer");
-  }
-
-  void issue_kernel(int rank) {
-    for (const Slot& slot : program(rank).slots)
-      if (!ready(slot.waits)) blocked("a tile");
-    add({Step::Kind::kernel, rank}, {});
+    return moved;
   }
 
   void issue_completions() {
@@ -86,7 +118,9 @@ class Issuer {
   }
 
   const Plan& plan_;
-  std::vector<std::int64_t> raised_;
+  std::vector<std::int64_t> raised_;  ///< per signal, in this launch
+  std::vector<QueueCursor> queues_;
+  std::vector<WorkerCursor> workers_;
   std::vector<Step> steps_;
 };
 

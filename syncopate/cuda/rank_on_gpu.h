@@ -31,13 +31,22 @@
 
 namespace syncopate::cuda {
 
+/// Words of a record of a missed wait: 1, who, flag slot, expected, seen. `who` is a slot of the tile order, or one of
+/// the numbers below.
+inline constexpr std::size_t kRecordWords = 8;
+inline constexpr std::int64_t kCompletionWaits = -1;
+constexpr std::int64_t who_waits_in_queue(int queue) { return -2 - std::int64_t{queue}; }
+/// Above every value that a launch waits for, and below the top bit, which a counter never has.
+inline constexpr std::int64_t kPastEverything = std::int64_t{1} << 62;
+
 struct RankOptions {
   int ranks_on_this_gpu = 1;
   double time_limit = 10;  ///< seconds that one wait of a kernel may take
   CompileOptions compile;  ///< its `capability` is the GPU's
   /// The caller puts kernels of its own into the queues' streams, which need SMs.
   bool kernels_in_queues = false;
-  bool graph = true;                              ///< false: call() always issues step by step
+  bool graph = true;                                    ///< false: call() always issues step by step
+  std::shared_ptr<const CompiledKernel> compiled = {};  ///< the fused kernel, where it is compiled already
   std::optional<WithheldTransfer> withheld = {};  ///< counted by calls that are not captured; call() uses no graph then
 };
 

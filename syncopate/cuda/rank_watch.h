@@ -11,18 +11,16 @@
 
 namespace syncopate::cuda {
 
-/// Words of a kernel's record of a missed wait (docs/emitted_kernel.md).
-inline constexpr std::size_t kRecordWords = 8;
-
 class RankWatch {
  public:
-  explicit RankWatch(RankOnGpu& rank);
+  /// `control` is for watching alone; watches of ranks on one GPU may share it.
+  RankWatch(RankOnGpu& rank, Stream control);
 
   /// What a kernel of this rank has waited for in vain, in words: rank, tile, launch, signal, flag, expected, seen.
   std::optional<std::string> missed();
-  /// The first wait of a queue's stream, or else of the completion, that is not satisfied, in words. For a launch that
-  /// takes too long though no kernel has missed a wait.
-  std::optional<std::string> stuck();
+  /// For a launch that takes too long though no kernel has missed a wait: the empty mailboxes of this rank, in words.
+  /// One of them may be what a queue's stream waits for; others may have been taken already in this launch.
+  std::string empty_mailboxes();
   /// Lets everything on this rank that waits go on; results are worthless from then on. Streams that still have
   /// launches before them set mailboxes back, so this is to be repeated, every millisecond or so, until they have
   /// ended.

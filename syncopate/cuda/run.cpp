@@ -4,10 +4,12 @@
 
 #include <algorithm>
 
+#include "syncopate/cuda/local_kernel.h"
 #include "syncopate/cuda/ranks.h"
 #include "syncopate/cuda/watch.h"
 #include "syncopate/plan/difference.h"
 #include "syncopate/plan/references.h"
+#include "syncopate/plan/sums.h"
 
 namespace syncopate {
 namespace cuda {
@@ -22,6 +24,7 @@ class Stretch {
  public:
   Stretch(Ranks& ranks, const GpuRunOptions& options) : ranks_(ranks), options_(options) {
     const Plan& plan = ranks.plan();
+    for (const auto& gpu : ranks.gpus()) local_.push_back(std::make_unique<LocalKernel>(plan, *gpu, options.compile));
     const std::vector<bool> written = written_by_tiles(plan);
     std::size_t bytes = 0;
     for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
@@ -43,13 +46,15 @@ class Stretch {
     expected_.assign(static_cast<std::size_t>(count), {});
     for (int launch = 0; launch < count; ++launch) {
       const auto inputs = launch_inputs(plan, options_.seed, options_.inputs, first + launch);
+      std::vector<std::vector<Bytes>> unfused;
       for (int rank = 0; rank < plan.ranks; ++rank) {
         const std::vector<Bytes>& own = inputs[static_cast<std::size_t>(rank)];
         const Ranks::Data& data = data_[static_cast<std::size_t>(launch)][static_cast<std::size_t>(rank)];
         upload(rank, data, own);
-        ranks_.run_local(rank, data);
-        expected_[static_cast<std::size_t>(launch)].push_back(outputs(launch, rank));
+        run_local(rank, data);
+        unfused.push_back(outputs(launch, rank));
       }
+      expected_[static_cast<std::size_t>(launch)] = reduce_outputs(plan, std::move(unfused));
     }
   }
 
@@ -58,7 +63,7 @@ class Stretch {
     for (int launch = 0; launch < count; ++launch)
       for (int rank = 0; rank < ranks_.plan().ranks; ++rank)
         if (auto difference =
-                first_difference(ranks_.plan(), rank, first + launch, outputs(launch, rank),
+                first_difference(ranks_.plan(), rank, first + launch, own_outputs(launch, rank),
                                  expected_[static_cast<std::size_t>(launch)][static_cast<std::size_t>(rank)]))
           return difference;
     return std::nullopt;
@@ -69,7 +74,7 @@ class Stretch {
     const Plan& plan = ranks_.plan();
     std::vector<Ranks::Data> ranks(static_cast<std::size_t>(plan.ranks));
     for (int rank = 0; rank < plan.ranks; ++rank) {
-      Gpu& gpu = *ranks_.rank(rank).gpu;
+      Gpu& gpu = ranks_.rank(rank).gpu();
       Ranks::Data& data = ranks[static_cast<std::size_t>(rank)];
       for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
         const std::size_t bytes = ranks_.bytes_of(static_cast<int>(buffer));
@@ -82,7 +87,7 @@ class Stretch {
 
   void upload(int rank, const Ranks::Data& data, const std::vector<Bytes>& inputs) {
     const Plan& plan = ranks_.plan();
-    const Gpu& gpu = *ranks_.rank(rank).gpu;
+    const Gpu& gpu = ranks_.rank(rank).gpu();
     for (std::size_t buffer = 0; buffer < inputs.size(); ++buffer) {
       const Buffer& about = plan.buffers[buffer];
       if (data.inputs[buffer] != 0) gpu.upload(data.inputs[buffer], inputs[buffer].data(), inputs[buffer].size());
@@ -92,19 +97,42 @@ class Stretch {
     }
   }
 
+  void run_local(int rank, const Ranks::Data& data) {
+    std::vector<DevicePointer> buffers;
+    for (std::size_t buffer = 0; buffer < data.inputs.size(); ++buffer)
+      buffers.push_back(data.outputs[buffer] != 0 ? data.outputs[buffer] : data.inputs[buffer]);
+    const Gpu& gpu = ranks_.rank(rank).gpu();
+    local_[static_cast<std::size_t>(gpu.ordinal())]->launch(ranks_.stream(rank), buffers);
+    gpu.driver().check(gpu.driver().stream_synchronize(ranks_.stream(rank)), "running the local kernel");
+  }
+
+  /// What a rank's caller takes: its part of a reduced tensor, all of any other.
+  std::vector<Bytes> own_outputs(int launch, int rank) const {
+    const Plan& plan = ranks_.plan();
+    std::vector<Bytes> own = outputs(launch, rank);
+    if (const int reduced = reduced_buffer(plan); reduced >= 0) {
+      Bytes& whole = own[static_cast<std::size_t>(reduced)];
+      whole =
+          cut_out(whole, output_region(plan, reduced, rank), plan.buffer(reduced).shape, plan.buffer(reduced).dtype);
+    }
+    return own;
+  }
+
+  /// What tiles write, whole.
   std::vector<Bytes> outputs(int launch, int rank) const {
     const Ranks::Data& data = data_[static_cast<std::size_t>(launch)][static_cast<std::size_t>(rank)];
     std::vector<Bytes> outputs(data.outputs.size());
     for (std::size_t buffer = 0; buffer < outputs.size(); ++buffer) {
       if (data.outputs[buffer] == 0) continue;
       outputs[buffer].resize(ranks_.bytes_of(static_cast<int>(buffer)));
-      ranks_.rank(rank).gpu->download(outputs[buffer].data(), data.outputs[buffer], outputs[buffer].size());
+      ranks_.rank(rank).gpu().download(outputs[buffer].data(), data.outputs[buffer], outputs[buffer].size());
     }
     return outputs;
   }
 
   Ranks& ranks_;
   const GpuRunOptions& options_;
+  std::vector<std::unique_ptr<LocalKernel>> local_;  ///< by GPU
   int length_ = 1;
   std::vector<std::vector<Ranks::Data>> data_;             ///< [launch][rank]
   std::vector<std::vector<std::vector<Bytes>>> expected_;  ///< [launch][rank][buffer]
@@ -157,7 +185,7 @@ GpuRunReport run_on_gpu(const Plan& plan, const GpuRunOptions& options) {
   check_internal(options.repeat >= 1, "a run needs at least one launch");
   if (const auto problem = broken_reference(plan)) throw UserError({}, *problem, "compile the plan again");
   cuda::Ranks ranks(plan, options);
-  cuda::Watch watch(ranks, options.time_limit);
+  cuda::Watch watch(ranks);
   cuda::Stretch stretch(ranks, options);
   GpuRunReport report;
   report.device = ranks.gpus().front()->driver().name(0);

@@ -7,16 +7,16 @@
 #include <string>
 
 #include "syncopate/cuda/compile.h"
+#include "syncopate/cuda/withheld_transfer.h"
 #include "syncopate/plan/inputs.h"
 
 namespace syncopate {
 
-/// For tests: a transfer that does not happen in one launch, and raises nothing.
-struct WithheldTransfer {
-  int rank = 0;
-  int queue = 0;
-  int transfer = 0;
-  std::int64_t launch = 1;
+/// How a launch is given to the GPUs.
+enum class GpuIssue : std::uint8_t {
+  steps,     ///< operation by operation, in one order over all ranks
+  graph,     ///< a graph for each rank, as an operator in a program does it
+  captured,  ///< the caller captures an operator's call into a graph of its own and replays that
 };
 
 struct GpuRunOptions {
@@ -25,6 +25,8 @@ struct GpuRunOptions {
   InputKind inputs = InputKind::small_integers;
   bool share = false;      ///< all ranks on GPU 0, each on its share of the SMs
   double time_limit = 10;  ///< seconds that one wait of a kernel may take
+  GpuIssue issue = GpuIssue::steps;
+  double longest_delay = 0;  ///< seconds: streams of all ranks are held up by chance, each time at most so long
   cuda::CompileOptions compile;
   std::optional<WithheldTransfer> withheld = {};
   /// Called with (launches given to the GPUs, of how many). May throw to stop the run.
@@ -32,7 +34,7 @@ struct GpuRunOptions {
 };
 
 enum class GpuOutcome : std::uint8_t {
-  right,         ///< every output is bitwise equal to the local kernel's, run on the same GPU over whole tensors
+  right,         ///< every output is bitwise equal to what the local kernel, run on the same GPU, and the sums give
   missed_wait,   ///< a wait exceeded the time limit
   wrong_result,  ///< executed, but an output differs
 };

@@ -14,14 +14,17 @@
 namespace syncopate::cuda {
 namespace {
 
-std::optional<ParameterType> runtime_type(const std::string& name) {
+std::optional<ParameterType> runtime_type(const Plan& plan, const std::string& name) {
   namespace parameter = runtime_parameter;
-  for (const char* pointer :
-       {parameter::kTiles, parameter::kWaits, parameter::kFlags, parameter::kEpoch, parameter::kRecord})
+  for (const char* pointer : {parameter::kTiles, parameter::kWaits, parameter::kFlags, parameter::kEpoch,
+                              parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers})
     if (name == pointer) return ParameterType{name, "*i64", true, {}};
   for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount})
     if (name == number) return ParameterType{name, "i32", false, {}};
   if (name == parameter::kTimeLimit) return ParameterType{name, "i64", false, {}};
+  if (name == parameter::kStaging && reduced_buffer(plan) >= 0)
+    return ParameterType{name, "*" + triton_name(plan.buffer(reduced_buffer(plan)).dtype), true, {}};
+  if (name == parameter::kCut) return ParameterType{name, "constexpr", false, cuts_tiles(plan)};
   return std::nullopt;
 }
 
@@ -38,7 +41,7 @@ ParameterType type_of(const Plan& plan, const Parameter& parameter, const Source
   const auto buffer = std::find_if(plan.buffers.begin(), plan.buffers.end(),
                                    [&](const Buffer& about) { return about.parameter == parameter.name; });
   if (buffer != plan.buffers.end()) return {parameter.name, "*" + triton_name(buffer->dtype), true, {}};
-  if (auto runtime = runtime_type(parameter.name)) return *runtime;
+  if (auto runtime = runtime_type(plan, parameter.name)) return *runtime;
   const auto argument = plan.kernel.arguments.find(parameter.name);
   if (argument == plan.kernel.arguments.end()) {
     if (parameter.default_value) return {parameter.name, "constexpr", false, {}};

@@ -1,0 +1,87 @@
+#include "syncopate/cuda/kernel_arguments.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "syncopate/core/error.h"
+#include "syncopate/kernel/runtime_names.h"
+
+namespace syncopate::cuda {
+namespace {
+
+template <typename T>
+std::uint64_t bits_of(T value) {
+  static_assert(sizeof value <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+
+std::uint64_t scalar_bits(const ParameterType& type) {
+  check_internal(type.value.has_value(), "a scalar argument without a value");
+  if (type.type == "u1") return bits_of(static_cast<std::uint8_t>(std::get<bool>(*type.value)));
+  if (type.type == "fp32") return bits_of(static_cast<float>(std::get<double>(*type.value)));
+  if (type.type == "i32") return bits_of(static_cast<std::int32_t>(std::get<std::int64_t>(*type.value)));
+  return bits_of(std::get<std::int64_t>(*type.value));
+}
+
+/// The buffer that a parameter points to, or -1.
+int buffer_of(const Plan& plan, const std::string& parameter) {
+  if (parameter == runtime_parameter::kStaging) return staging_buffer(plan);
+  const auto found = std::find_if(plan.buffers.begin(), plan.buffers.end(),
+                                  [&](const Buffer& buffer) { return buffer.parameter == parameter; });
+  return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
+}
+
+}  // namespace
+
+KernelArguments::KernelArguments(const Plan& plan, const std::vector<ParameterType>& signature,
+                                 const CompiledKernel& kernel, const RuntimeValues& runtime, DevicePointer scratch)
+    : position_(plan.buffers.size(), -1) {
+  namespace parameter = runtime_parameter;
+  const std::map<std::string, std::uint64_t> given = {
+      {parameter::kRank, bits_of(runtime.rank)},
+      {parameter::kWorldSize, bits_of(static_cast<std::int32_t>(plan.ranks))},
+      {parameter::kTileCount, bits_of(runtime.tile_count)},
+      {parameter::kTimeLimit, bits_of(runtime.time_limit)},
+      {parameter::kTiles, runtime.tiles},
+      {parameter::kWaits, runtime.waits},
+      {parameter::kFlags, runtime.flags},
+      {parameter::kEpoch, runtime.epoch},
+      {parameter::kRecord, runtime.record},
+      {parameter::kAddends, runtime.addends},
+      {parameter::kSignals, runtime.signals},
+      {parameter::kPeers, runtime.peers},
+      {parameter::kStaging, 0},  // of a plan with one rank, which needs none
+  };
+  for (const ParameterType& type : signature) {
+    if (type.type == "constexpr") continue;
+    check_internal(values_.size() < kernel.parameters.size() && kernel.parameters[values_.size()] == type.name,
+                   "the compiled kernel has other parameters than the plan");
+    if (const int buffer = buffer_of(plan, type.name); buffer >= 0) {
+      position_[static_cast<std::size_t>(buffer)] = static_cast<int>(values_.size());
+      values_.push_back(0);
+    } else if (const auto value = given.find(type.name); value != given.end()) {
+      values_.push_back(value->second);
+    } else {
+      values_.push_back(scalar_bits(type));
+    }
+  }
+  check_internal(values_.size() == kernel.parameters.size(), "the compiled kernel has more parameters than the plan");
+  values_.push_back(scratch);
+  values_.push_back(0);  // of profiles
+}
+
+void KernelArguments::set_buffer(int buffer, DevicePointer address) {
+  const int position = position_[static_cast<std::size_t>(buffer)];
+  if (position >= 0) values_[static_cast<std::size_t>(position)] = address;
+}
+
+void** KernelArguments::pointers() {
+  pointers_.clear();
+  for (std::uint64_t& value : values_) pointers_.push_back(&value);
+  return pointers_.data();
+}
+
+}  // namespace syncopate::cuda

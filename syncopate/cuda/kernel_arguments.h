@@ -1,0 +1,46 @@
+// What a launch of one of a plan's kernels passes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "syncopate/cuda/compile.h"
+#include "syncopate/cuda/driver.h"
+#include "syncopate/cuda/signature.h"
+
+namespace syncopate::cuda {
+
+/// What the runtime gives a fused kernel (runtime_names.h). The local kernel needs none of it.
+struct RuntimeValues {
+  std::int32_t rank = 0;
+  std::int32_t tile_count = 0;
+  std::int64_t time_limit = 0;  ///< nanoseconds
+  DevicePointer tiles = 0;
+  DevicePointer waits = 0;
+  DevicePointer flags = 0;
+  DevicePointer epoch = 0;
+  DevicePointer record = 0;
+  DevicePointer addends = 0;
+  DevicePointer signals = 0;
+  DevicePointer peers = 0;
+};
+
+/// The arguments in the kernel's order, ready for the driver. Addresses of buffers are 0 until they are set.
+class KernelArguments {
+ public:
+  /// `scratch` has kernel.scratch_bytes for each thread block.
+  KernelArguments(const Plan& plan, const std::vector<ParameterType>& signature, const CompiledKernel& kernel,
+                  const RuntimeValues& runtime, DevicePointer scratch);
+
+  void set_buffer(int buffer, DevicePointer address);
+  /// Pointers to the values, for the driver; valid as long as this object stays where it is.
+  void** pointers();
+
+ private:
+  std::vector<std::uint64_t> values_;  ///< each argument in 8 bytes of its own
+  std::vector<int> position_;          ///< per buffer: its argument, or -1
+  std::vector<void*> pointers_;
+};
+
+}  // namespace syncopate::cuda
