@@ -32,6 +32,10 @@ concrete::Value argument_value(const Argument& argument, bool constexpr_) {
 
 }  // namespace
 
+void Environment::raise(int, std::int64_t, std::int64_t, const SourceLocation&) {
+  throw InternalError("a kernel raises a flag in an environment for kernels that raise none");
+}
+
 struct Worker::Impl {
   ConcreteDomain domain;
   Machine<ConcreteDomain> machine;

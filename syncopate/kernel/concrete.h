@@ -53,6 +53,9 @@ class Environment {
                                       const SourceLocation& where) = 0;
   /// Whether the wait is satisfied; if not, the worker becomes blocked and asks again at its next step.
   virtual bool wait(const WaitRequest& request) = 0;
+  /// Adds 1 to flag `slot` of rank `home`; `peers_buffer` is the table of where the flags of each rank are. Only
+  /// kernels with a reduced output raise flags, so an environment for others need not have this.
+  virtual void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where);
 };
 
 /// One running program instance. Not thread-safe; distinct workers are independent.
@@ -68,7 +71,7 @@ class Worker {
   Worker(Worker&&) noexcept;
   Worker& operator=(Worker&&) noexcept;
 
-  /// Runs until after the next memory access, or until a wait is not satisfied, or to the end.
+  /// Runs until after the next memory access or raise, or until a wait is not satisfied, or to the end.
   State step();
   State state() const;
   /// The wait that blocks this worker (only while blocked).

@@ -163,8 +163,12 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       if (!operand(0).is_number() && operand(0).kind != Kind::pointer)
         throw OperationError{fmt::format("the dtype of {}", describe(operand(0))), ""};
       return set(dtype_value(operand(0).dtype));
+    case Opcode::bits_of:
+      return set(weak_integer(8 * size_in_bytes(expect_dtype(operand(0), "what has a bit width"))));
     case Opcode::extent:
       return set(extent_of(instruction, registers));
+    case Opcode::elements:
+      return set(elements_of(operand(0), operand(1)));
     case Opcode::arange:
       return set(arange(expect_integer(operand(0), "the start of tl.arange"),
                         expect_integer(operand(1), "the end of tl.arange")));
@@ -205,6 +209,8 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       return set(descriptor_load(instruction, registers));
     case Opcode::descriptor_store:
       return descriptor_store(instruction, registers);
+    case Opcode::raise:
+      return raise(instruction, registers);
     case Opcode::copy:
     case Opcode::jump:
     case Opcode::branch_false:
@@ -283,11 +289,38 @@ Value ConcreteDomain::extent_of(const Instruction& instruction, const Value* reg
     throw OperationError{fmt::format("dimension {} of {}", index, describe(value)),
                          fmt::format("it has {} dimensions", rank)};
   if (index < 0) index += rank;
-  if (!of_descriptor) return weak_integer(value.extents[static_cast<int>(index)]);
-  const bool block = instruction.operation != 0;
-  const std::int64_t extent =
-      (block ? value.descriptor->block : value.descriptor->shape)[static_cast<std::size_t>(index)];
-  return block ? weak_integer(extent) : integer_value(extent, Dtype::int32);
+  const auto kind = static_cast<Extent>(instruction.operation);
+  if (!of_descriptor) {
+    if (kind == Extent::stride) throw OperationError{fmt::format("the strides of {}", describe(value)), ""};
+    return weak_integer(value.extents[static_cast<int>(index)]);
+  }
+  const auto dimension = static_cast<std::size_t>(index);
+  if (kind == Extent::block_shape) return weak_integer(value.descriptor->block[dimension]);
+  if (kind == Extent::stride) return integer_value(value.descriptor->strides[dimension], Dtype::int64);
+  return integer_value(value.descriptor->shape[dimension], Dtype::int32);
+}
+
+Value ConcreteDomain::elements_of(const Value& pointers, const Value& base) const {
+  if (pointers.kind != Kind::pointer || base.kind != Kind::pointer || base.is_block())
+    throw OperationError{fmt::format("the distance of {} from {}", describe(pointers), describe(base)),
+                         "give a pointer or a block of pointers, and a pointer"};
+  if (pointers.buffer != base.buffer || pointers.dtype != base.dtype)
+    throw OperationError{"the distance between pointers into different tensors", "both must point into one tensor"};
+  Value elements = pointers;  // a block of pointers holds their offsets, in the form of a block of int64
+  elements.kind = Kind::integer;
+  elements.dtype = Dtype::int64;
+  elements.buffer = 0;
+  return binary(BinaryOperation::subtract, elements, integer_value(base.integer, Dtype::int64));
+}
+
+void ConcreteDomain::raise(const Instruction& instruction, const Value* registers) {
+  const auto operands = program_->operands_of(instruction);
+  const Value& peers = registers[operands[0]];
+  if (peers.kind != Kind::pointer || peers.is_block())
+    throw OperationError{fmt::format("a raise through {}", describe(peers)), "give a pointer"};
+  const std::int64_t home = peers.integer + expect_integer(registers[operands[1]], "the home of a raised flag");
+  const std::int64_t slot = expect_integer(registers[operands[2]], "the slot of a raised flag");
+  environment_->raise(peers.buffer, home, slot, program_->locate(instruction));
 }
 
 Value ConcreteDomain::descriptor_of(const Instruction& instruction, const Value* registers) const {

@@ -38,6 +38,8 @@ class ConcreteDomain {
   Value reduce_of(const Instruction& instruction, const Value* registers) const;
   Value permute_of(const Instruction& instruction, const Value* registers) const;
   Value extent_of(const Instruction& instruction, const Value* registers) const;
+  Value elements_of(const Value& pointers, const Value& base) const;
+  void raise(const Instruction& instruction, const Value* registers);
   Value descriptor_of(const Instruction& instruction, const Value* registers) const;
   std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,
                     std::int64_t missing) const;

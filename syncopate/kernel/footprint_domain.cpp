@@ -201,6 +201,8 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
       dtype.dtype = operand(0).dtype;
       return dtype;
     }
+    case Opcode::bits_of:
+      return scalar_value(8 * size_in_bytes(dtype_operand(registers[operands[0]], instruction)), Dtype::int32, true);
     case Opcode::extent:
       return extent(instruction, operands, registers);
     case Opcode::arange: {
@@ -404,9 +406,14 @@ FootprintValue FootprintDomain::extent(const Instruction& instruction, Operands 
   const int rank = is_descriptor ? descriptors_[at_index(value.descriptor)].rank : value.shape().rank;
   if (dimension < 0) dimension += rank;
   if (dimension < 0 || dimension >= rank) fail(instruction, "there is no such dimension", "");
-  if (!is_descriptor) return scalar_value(value.shape()[static_cast<int>(dimension)], Dtype::int32, true);
+  const auto kind = static_cast<Extent>(instruction.operation);
+  if (!is_descriptor) {
+    if (kind == Extent::stride) fail(instruction, "a block has no strides", "descriptors have");
+    return scalar_value(value.shape()[static_cast<int>(dimension)], Dtype::int32, true);
+  }
   const Descriptor& descriptor = descriptors_[at_index(value.descriptor)];
-  if (instruction.operation == 1) return scalar_value(descriptor.block[at_index(dimension)], Dtype::int32, true);
+  if (kind == Extent::block_shape) return scalar_value(descriptor.block[at_index(dimension)], Dtype::int32, true);
+  if (kind == Extent::stride) return scalar_value(descriptor.stride[at_index(dimension)], Dtype::int64);
   const std::int64_t size = descriptor.shape[at_index(dimension)];
   return scalar_value(size, integer_dtype(size));
 }

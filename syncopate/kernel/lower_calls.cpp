@@ -295,21 +295,45 @@ Operand lower_float(Lowering& lowering, const Expression& call) {
   lowering.fail(call.range, "float() of this is not supported", "supported are float(\"inf\") and float(\"-inf\")");
 }
 
-/// syncopate_wait(flags, slot, expected, tile, record, time_limit).
-Operand lower_wait(Lowering& lowering, const Expression& call, Register into) {
-  static constexpr std::array<std::string_view, 6> kNames = {"flags", "slot",   "expected",
-                                                             "tile",  "record", "time_limit"};
-  std::array<Register, 6> values;
+/// The arguments of a call of one of our helpers, whose parameters have these names.
+template <std::size_t count>
+std::array<Register, count> helper_arguments(Lowering& lowering, const Expression& call, const char* helper,
+                                             const std::array<std::string_view, count>& names) {
+  std::array<Register, count> values;
   values.fill(kNoRegister);
-  for (std::size_t i = 1; i < call.children.size() && i <= kNames.size(); ++i)
+  for (std::size_t i = 1; i < call.children.size() && i <= count; ++i)
     values[i - 1] = lowering.evaluate_value(*call.children[i]);
   for (const Keyword& keyword : call.keywords)
-    for (std::size_t i = 0; i < kNames.size(); ++i)
-      if (kNames[i] == keyword.name) values[i] = lowering.evaluate_value(*keyword.value);
-  for (std::size_t i = 0; i < kNames.size(); ++i)
-    if (values[i] == kNoRegister) lowering.fail(call.range, fmt::format("{} without '{}'", kWaitHelper, kNames[i]));
-  return Operand::single(
-      lowering.compute(Opcode::wait, 0, {values[0], values[1], values[2], values[3]}, call.range, into));
+    for (std::size_t i = 0; i < count; ++i)
+      if (names[i] == keyword.name) values[i] = lowering.evaluate_value(*keyword.value);
+  for (std::size_t i = 0; i < count; ++i)
+    if (values[i] == kNoRegister) lowering.fail(call.range, fmt::format("{} without '{}'", helper, names[i]));
+  return values;
+}
+
+/// The helpers of runtime_names.h, which are not inlined.
+bool is_named_helper(std::string_view name) {
+  return name == kWaitHelper || name == kElementsHelper || name == kPublishHelper || name == kRaiseHelper;
+}
+
+Operand lower_named_helper(Lowering& lowering, const Expression& call, std::string_view name, Register into) {
+  using Names = std::string_view;
+  if (name == kWaitHelper) {
+    static constexpr std::array<Names, 6> kNames = {"flags", "slot", "expected", "tile", "record", "time_limit"};
+    const auto values = helper_arguments(lowering, call, kWaitHelper, kNames);
+    return Operand::single(
+        lowering.compute(Opcode::wait, 0, {values[0], values[1], values[2], values[3]}, call.range, into));
+  }
+  if (name == kElementsHelper) {
+    static constexpr std::array<Names, 2> kNames = {"pointers", "base"};
+    const auto values = helper_arguments(lowering, call, kElementsHelper, kNames);
+    return Operand::single(lowering.compute(Opcode::elements, 0, values, call.range, into));
+  }
+  if (name == kRaiseHelper) {
+    static constexpr std::array<Names, 3> kNames = {"peers", "home", "slot"};
+    lowering.emit(Opcode::raise, 0, kNoRegister, helper_arguments(lowering, call, kRaiseHelper, kNames), call.range);
+  }
+  return Operand::single(lowering.constant(std::int64_t{0}));  // what syncopate_publish returns
 }
 
 Operand lower_builtin(Lowering& lowering, const Builtin& builtin, std::string_view shown, const Expression& call,
@@ -392,7 +416,7 @@ Operand Lowering::lower_call(const Expression& call, Register into) {
     return lower_builtin(*this, *builtin, "." + callee.text, call, callee.children[0].get(), into);
   }
   if (callee.kind != ExpressionKind::name) fail(call.range, "a call of something that is not a function");
-  if (dotted == kWaitHelper) return lower_wait(*this, call, into);
+  if (is_named_helper(dotted)) return lower_named_helper(*this, call, dotted, into);
   if (const Function* function = module_.find(dotted)) return inline_call(*function, call);
   if (dotted == "float") return lower_float(*this, call);
   if (const Builtin* builtin = find(python_functions(), dotted))

@@ -36,6 +36,13 @@ std::optional<CompareOperation> compare_operation(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<Extent> extent_kind(std::string_view attribute) {
+  if (attribute == "shape") return Extent::shape;
+  if (attribute == "block_shape") return Extent::block_shape;
+  if (attribute == "strides") return Extent::stride;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<BinaryOperation> binary_operation(std::string_view text) {
@@ -182,21 +189,26 @@ Operand Lowering::evaluate_attribute(const Expression& expression, Register into
   // A dtype stands for the type of the elements already, also for pointers.
   if (expression.text == "element_ty" || expression.text == "scalar" || expression.text == "value")
     return evaluate(base, into);
-  if (expression.text == "shape" || expression.text == "block_shape")
+  if (expression.text == "primitive_bitwidth")
+    return Operand::single(compute(Opcode::bits_of, 0, {evaluate_value(base)}, expression.range, into));
+  if (extent_kind(expression.text))
     fail(expression.range, fmt::format("'.{}' is only supported with a subscript", expression.text),
          fmt::format("write .{}[0], .{}[1] ...", expression.text, expression.text));
   fail(expression.range, fmt::format("the attribute '.{}' is not supported", expression.text),
-       "supported are .T, .dtype, .type, .element_ty, .shape[i], .block_shape[i]");
+       "supported are .T, .dtype, .type, .element_ty, .primitive_bitwidth, .shape[i], .block_shape[i], .strides[i]");
 }
 
 Operand Lowering::evaluate_subscript(const Expression& expression, Register into) {
   const Expression& base = *expression.children[0];
   const std::size_t subscripts = expression.children.size() - 1;
-  if (base.kind == ExpressionKind::attribute && (base.text == "shape" || base.text == "block_shape")) {
+  const std::optional<Extent> extent =
+      base.kind == ExpressionKind::attribute ? extent_kind(base.text) : std::optional<Extent>();
+  if (extent) {
     if (subscripts != 1) fail(expression.range, "a shape takes one subscript");
     const Register value = evaluate_value(*base.children[0]);
     const Register index = evaluate_value(*expression.children[1]);
-    return Operand::single(compute(Opcode::extent, base.text == "block_shape", {value, index}, expression.range, into));
+    return Operand::single(
+        compute(Opcode::extent, static_cast<std::uint8_t>(*extent), {value, index}, expression.range, into));
   }
   const Operand value = evaluate(base);
   if (value.is_tuple) {

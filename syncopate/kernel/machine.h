@@ -41,7 +41,7 @@ class Machine {
   Value& operator[](Register index) { return registers_[static_cast<std::size_t>(index)]; }
   MachineState state() const { return state_; }
 
-  /// Runs to the end, to an unsatisfied wait, or, if asked, until after the next memory access.
+  /// Runs to the end, to an unsatisfied wait, or, if asked, until after the next access or raise.
   template <bool stop_after_access>
   MachineState run(Domain& domain) {
     const Instruction* const code = program_->instructions.data();

@@ -27,7 +27,9 @@ constexpr std::array kOpcodeNames = {"copy",
                                      "fma",
                                      "cast",
                                      "dtype_of",
+                                     "bits_of",
                                      "extent",
+                                     "elements",
                                      "arange",
                                      "full",
                                      "full_like",
@@ -44,8 +46,9 @@ constexpr std::array kOpcodeNames = {"copy",
                                      "atomic_add",
                                      "make_descriptor",
                                      "descriptor_load",
-                                     "descriptor_store"};
-static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::descriptor_store) + 1);
+                                     "descriptor_store",
+                                     "raise"};
+static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::raise) + 1);
 
 bool jumps(Opcode opcode) {
   return opcode == Opcode::jump || opcode == Opcode::branch_false || opcode == Opcode::branch_decided ||

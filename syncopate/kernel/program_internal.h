@@ -51,7 +51,9 @@ enum class Opcode : std::uint8_t {
   fma,           ///< [0] * [1] + [2]
   cast,          ///< [0] to dtype [1]
   dtype_of,      ///< dtype of the elements of [0]: a scalar or block; what a pointer or a descriptor points to
-  extent,        ///< extent of dimension [1] of [0]: a block's or a descriptor's shape; operation 1: block_shape
+  bits_of,       ///< how many bits an element of dtype [0] has
+  extent,        ///< of dimension [1] of [0]; operation is an Extent
+  elements,      ///< int64: by how many elements the pointer(s) [0] are past [1]
 
   // Blocks.
   arange,        ///< int32 [0] .. [1]-1
@@ -73,12 +75,13 @@ enum class Opcode : std::uint8_t {
   make_descriptor,   ///< [0] pointer; the other 3 n operands are n of shape, n strides, n of block shape
   descriptor_load,   ///< [0] descriptor, [1..] offsets
   descriptor_store,  ///< [0] descriptor, [1] value, [2..] offsets
+  raise,             ///< adds 1 to flag [2] of rank [1], whose address is in [0] pointer
 };
 
-/// Whether the instruction touches memory: a worker stops after it.
+/// Whether others may notice the instruction: a worker stops after it.
 constexpr bool is_access(Opcode opcode) {
   return opcode == Opcode::load || opcode == Opcode::store || opcode == Opcode::atomic_add ||
-         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store;
+         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store || opcode == Opcode::raise;
 }
 
 enum class UnaryOperation : std::uint8_t {
@@ -130,6 +133,9 @@ enum class CompareOperation : std::uint8_t {
 };
 
 enum class ReduceOperation : std::uint8_t { sum, minimum, maximum };
+
+/// What of a block or a descriptor: .shape, .block_shape, .strides; a block has only a shape.
+enum class Extent : std::uint8_t { shape, block_shape, stride };
 
 /// A value known when lowering. monostate is None; a string is an index into Program::strings.
 struct StringConstant {
