@@ -65,7 +65,7 @@ void DependenceGraphOf200Nodes(benchmark::State& state) {
   std::size_t nodes = 0;
   for (auto _ : state) {
     const DependenceGraph graph = depend(bound);
-    nodes = graph.transfers.size() + graph.needs.size() * bound.plan.tiles.size();
+    nodes = graph.transfers.size() + graph.work.size() * bound.plan.tiles.size();
     benchmark::DoNotOptimize(graph);
   }
   state.counters["nodes"] = static_cast<double>(nodes);

@@ -7,6 +7,8 @@
 
 #include "syncopate/core/text.h"
 #include "syncopate/kernel/footprint.h"
+#include "syncopate/plan/depend.h"
+#include "syncopate/plan/staging.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/schedule_json.h"
 #include "syncopate/schedule/templates.h"
@@ -77,59 +79,112 @@ std::string_view name_of(CollectiveType type) {
   throw InternalError("collective without a name");
 }
 
-/// Whether the tensor is communicated; an error for changes that this version cannot fuse.
-bool is_communicated(const TensorStatement& tensor) {
-  const std::string change = fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string());
-  const std::string supported = "an all-gather is supported: before = \"shard(d)\", inside = \"replicate\"";
-  if (tensor.before == tensor.inside) {
-    if (tensor.before == Placement::replicate()) return false;
-    throw UserError(tensor.placement_where,
-                    fmt::format("tensor '{}' is {} before the operator and inside it", tensor.name, change),
-                    "leave before and inside out for a tensor that each rank has for itself, with its local shape");
-  }
-  const std::optional<CollectiveType> type = collective_between(tensor.before, tensor.inside, tensor.placement_where);
-  if (type == CollectiveType::all_gather) return true;
-  if (!type)
-    throw UserError(tensor.placement_where, fmt::format("tensor '{}': {} needs no communication", tensor.name, change),
-                    "give the kernel the local shape and leave before and inside out");
+[[noreturn]] void not_fused(const TensorStatement& tensor, const std::string& change, CollectiveType type) {
   throw UserError(tensor.placement_where,
                   fmt::format("tensor '{}': {} is a collective of type {}, which is not fused yet", tensor.name, change,
-                              name_of(*type)),
-                  supported);
+                              name_of(type)),
+                  "an all-gather of an input is supported: before = \"shard(d)\", inside = \"replicate\"; and a "
+                  "reduce-scatter of an output: inside = \"partial(sum)\", after = \"shard(0)\"");
 }
 
-Buffer make_buffer(const TensorStatement& tensor, bool communicated, bool written, int ranks) {
+/// What happens to a tensor between the two placements, the way into the kernel or out of it, if anything.
+std::optional<CollectiveType> change_of(const TensorStatement& tensor, const Placement& from, const Placement& to) {
+  const std::string change = fmt::format("{} -> {}", from.to_string(), to.to_string());
+  if (from == to) {
+    if (from == Placement::replicate()) return std::nullopt;
+    throw UserError(tensor.placement_where, fmt::format("tensor '{}' is {}: nothing changes", tensor.name, change),
+                    "leave its placements out for a tensor that each rank has for itself, with its local shape");
+  }
+  const std::optional<CollectiveType> type = collective_between(from, to, tensor.placement_where);
+  if (!type)
+    throw UserError(tensor.placement_where, fmt::format("tensor '{}': {} needs no communication", tensor.name, change),
+                    "give the kernel the local shape and leave the placements out");
+  return type;
+}
+
+/// The collective that brings an input to the kernel, if any; an error for those that this version cannot fuse.
+std::optional<CollectiveType> input_collective(const TensorStatement& tensor) {
+  if (tensor.states_after)
+    throw UserError(tensor.after_where,
+                    fmt::format("tensor '{}' has a placement after the kernel, which only reads it", tensor.name),
+                    "an input has 'before' and 'inside'");
+  const std::optional<CollectiveType> type = change_of(tensor, tensor.before, tensor.inside);
+  if (type && *type != CollectiveType::all_gather)
+    not_fused(tensor, fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string()), *type);
+  return type;
+}
+
+/// The collective that an output goes through after the kernel, if any.
+std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
+  if (tensor.states_before)
+    throw UserError(tensor.before_where,
+                    fmt::format("tensor '{}' has a placement before the kernel, which writes it", tensor.name),
+                    "an output has 'inside' and 'after'");
+  const std::optional<CollectiveType> type = change_of(tensor, tensor.inside, tensor.after);
+  if (!type) return type;
+  const std::string change = fmt::format("{} -> {}", tensor.inside.to_string(), tensor.after.to_string());
+  if (*type != CollectiveType::reduce_scatter) not_fused(tensor, change, *type);
+  if (tensor.after != Placement::shard(0))
+    throw UserError(tensor.after_where, fmt::format("tensor '{}': {} is not fused yet", tensor.name, change),
+                    "after = \"shard(0)\": only whole rows are contiguous in memory");
+  if (!is_floating(tensor.dtype) || tensor.dtype == Dtype::fp64)
+    throw UserError(
+        tensor.placement_where,
+        fmt::format("tensor '{}' is {}, and sums are taken in fp32", tensor.name, syncopate::name_of(tensor.dtype)),
+        "a floating-point type of at most 32 bits");
+  return type;
+}
+
+/// How a tensor takes part in the operator.
+struct Role {
+  std::optional<CollectiveType> collective;
+  bool written = false;
+
+  bool gathered() const { return collective == CollectiveType::all_gather; }
+  bool reduced() const { return collective == CollectiveType::reduce_scatter; }
+};
+
+std::string_view purpose_of(const Role& role) {
+  if (role.gathered()) return "gathered input: the caller puts its shard in place, peers' shards arrive by transfers";
+  if (role.reduced()) return "output: the rank's own rows end up as its result, the others are summands for peers";
+  return role.written ? "output of the rank" : "input of the rank";
+}
+
+Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   Buffer buffer;
   buffer.name = tensor.name;
   buffer.parameter = tensor.parameter;
   buffer.shape = tensor.shape;
   buffer.dtype = tensor.dtype;
-  buffer.symmetric = communicated;
+  buffer.symmetric = role.gathered();
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
-  buffer.after = tensor.inside;
+  buffer.after = tensor.after;
+  buffer.purpose = purpose_of(role);
   const Region empty = [&] {
     Region region = Region::whole(tensor.shape);
     for (int d = 0; d < region.dimensions(); ++d) region[d] = {0, 0};
     return region;
   }();
   for (int rank = 0; rank < ranks; ++rank)
-    buffer.held.push_back(written ? empty : held_region(tensor.before, tensor.shape, ranks, rank));
-  buffer.purpose = communicated
-                       ? "gathered input: the caller puts its shard in place, peers' shards arrive by transfers"
-                   : written ? "output of the rank"
-                             : "input of the rank";
+    buffer.held.push_back(role.written ? empty : held_region(tensor.before, tensor.shape, ranks, rank));
   return buffer;
 }
 
-std::string describe(const TensorStatement& tensor, const CommunicationStatement& communication) {
-  const std::string change =
-      fmt::format("{}: {} -> {}", tensor.name, tensor.before.to_string(), tensor.inside.to_string());
+std::string describe(const TensorStatement& tensor, const Role& role, const CommunicationStatement& communication) {
+  const Placement& from = role.gathered() ? tensor.before : tensor.inside;
+  const Placement& to = role.gathered() ? tensor.inside : tensor.after;
+  std::string text =
+      fmt::format("{}: {} -> {}, {}", tensor.name, from.to_string(), to.to_string(), name_of(*role.collective));
   if (!communication.schedule_file.empty())
-    return fmt::format("{}, all-gather by the schedule {}", change,
-                       std::filesystem::path(communication.schedule_file).filename().string());
-  return fmt::format("{}, all-gather, {}, {}, split {}", change, syncopate::name_of(communication.options.algorithm),
-                     communication.options.initiator == Initiator::push ? "push" : "pull", communication.options.split);
+    text += fmt::format(" by the schedule {}", std::filesystem::path(communication.schedule_file).filename().string());
+  else
+    text +=
+        fmt::format(", {}, {}, split {}", syncopate::name_of(communication.options.algorithm),
+                    communication.options.initiator == Initiator::push ? "push" : "pull", communication.options.split);
+  if (communication.memory_budget)
+    text += fmt::format(", memory budget {}", format_bytes(*communication.memory_budget));
+  return text;
 }
 
 /// A schedule from a file must be about this tensor on these ranks.
@@ -151,11 +206,37 @@ void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, 
                                 syncopate::name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string()));
 }
 
-Schedule make_schedule(const OperatorStatement& statement, const TensorStatement& tensor,
+/// Chunks that are added are whole rows, so that they are contiguous, and only additions can be carried out by tiles.
+void check_reducing(const Schedule& schedule, const SourceFile& file) {
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list) {
+      const auto& p2p = std::get<P2P>(op.action);
+      const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(p2p.source_chunk)];
+      const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
+      if (p2p.reduction != Reduction::sum)
+        throw UserError(
+            file.locate(op.offset),
+            fmt::format("it moves a summand of '{}' without adding it, which is not fused yet", tensor.name),
+            "give it \"reduce\": \"sum\"");
+      Region rows = Region::whole(tensor.shape);
+      rows[0] = chunk.region[0];
+      if (!(chunk.region == rows))
+        throw UserError(file.locate(op.offset),
+                        fmt::format("the chunk {}{} is not made of whole rows", tensor.name, chunk.region.to_string()),
+                        fmt::format("for example {}{}", tensor.name, rows.to_string()));
+    }
+}
+
+Schedule make_schedule(const OperatorStatement& statement, const TensorStatement& tensor, const Role& role,
                        const CommunicationStatement& communication) {
-  const LogicalTensor logical{tensor.name, tensor.shape, tensor.dtype, tensor.before, tensor.inside};
+  const LogicalTensor logical{tensor.name, tensor.shape, tensor.dtype, role.gathered() ? tensor.before : tensor.inside,
+                              role.gathered() ? tensor.inside : tensor.after};
   if (communication.schedule_file.empty()) {
-    Schedule schedule = all_gather(logical, statement.ranks, communication.options, communication.split_where);
+    TemplateOptions options = communication.options;
+    options.chunk_major = communication.memory_budget.has_value();
+    const auto make = role.gathered() ? all_gather : reduce_scatter;
+    Schedule schedule = make(logical, statement.ranks, options, communication.split_where);
+    check_transfer_count(operator_count(schedule));
     check_meaning(schedule);
     return schedule;
   }
@@ -163,7 +244,17 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   Schedule schedule = parse_schedule(*file);
   check_file_schedule(schedule, logical, statement.ranks, *file);
   check_meaning(schedule, file.get());
-  return expand_collectives(schedule, {}, file.get());
+  Schedule opened = expand_collectives(schedule, {}, file.get());
+  if (role.reduced()) check_reducing(opened, *file);
+  return opened;
+}
+
+/// Whether a peer reads the tensor on the rank that made it.
+bool is_pulled(const Schedule& schedule) {
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const Operator& op : schedule.operators[static_cast<std::size_t>(rank)])
+      if (std::get<P2P>(op.action).source_rank != rank) return true;
+  return false;
 }
 
 std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& buffers) {
@@ -210,6 +301,78 @@ bool is_accessed(const TileSpace& space, const std::string& parameter, std::vect
   return false;
 }
 
+Role role_of(const TensorStatement& tensor, const TileSpace& space) {
+  Role role;
+  role.written = is_accessed(space, tensor.parameter, &ParameterAccess::writes);
+  if (role.written && is_accessed(space, tensor.parameter, &ParameterAccess::reads))
+    throw UserError(tensor.where, fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
+                    "an output may only be stored to: no loads from it and no atomics on it");
+  role.collective = role.written ? output_collective(tensor) : input_collective(tensor);
+  return role;
+}
+
+void check_gathered(const TensorStatement& tensor, const TileSpace& space) {
+  if (ignores_tile_indices(space, tensor.parameter))
+    throw UserError(
+        tensor.where,
+        fmt::format("tensor '{}' is gathered, but which part of it a tile reads depends on no tile index", tensor.name),
+        "a tile's wait guards only addresses that follow from its indices: gather this tensor beforehand");
+  const auto early = space.unguarded_reads.find(tensor.parameter);
+  if (early != space.unguarded_reads.end())
+    throw UserError(
+        early->second,
+        fmt::format("tensor '{}' is gathered while the kernel runs, but this reads it outside the work of a tile",
+                    tensor.name),
+        "read it in the loop over tiles, after the tile indices");
+}
+
+/// How a tensor is communicated: as stated, or by default.
+CommunicationStatement communication_of(const OperatorStatement& statement, const TensorStatement& tensor,
+                                        const Role& role) {
+  const auto stated = std::find_if(statement.communications.begin(), statement.communications.end(),
+                                   [&](const CommunicationStatement& c) { return c.tensor == tensor.name; });
+  if (stated == statement.communications.end()) {
+    CommunicationStatement defaults;
+    defaults.where = tensor.where;
+    defaults.split_where = tensor.where;
+    return defaults;
+  }
+  if (!role.collective)
+    throw UserError(stated->where, fmt::format("tensor '{}' is not communicated", tensor.name),
+                    "give an input before = \"shard(d)\" and inside = \"replicate\", an output inside = "
+                    "\"partial(sum)\" and after = \"shard(0)\", or remove this table");
+  if (stated->memory_budget && !role.reduced())
+    throw UserError(stated->budget_where, fmt::format("tensor '{}' is gathered and needs no staging", tensor.name),
+                    "a memory budget is for outputs that are reduced: remove it");
+  return *stated;
+}
+
+/// Makes the buffer of one tensor, and its schedule if it is communicated.
+void bind_tensor(const OperatorStatement& statement, const TensorStatement& tensor, const TileSpace& space,
+                 BoundOperator& bound) {
+  Plan& plan = bound.plan;
+  const Role role = role_of(tensor, space);
+  if (role.gathered()) check_gathered(tensor, space);
+  if (role.reduced() && reduced_buffer(plan) >= 0)
+    throw UserError(
+        tensor.placement_where,
+        fmt::format("tensors '{}' and '{}' are both reduced", plan.buffer(reduced_buffer(plan)).name, tensor.name),
+        "at most one output of an operator can be");
+  const CommunicationStatement communication = communication_of(statement, tensor, role);
+  plan.buffers.push_back(make_buffer(tensor, role, statement.ranks));
+  if (!role.collective) return;
+  CommunicatedTensor communicated;
+  communicated.buffer = static_cast<int>(plan.buffers.size()) - 1;
+  communicated.schedule = make_schedule(statement, tensor, role, communication);
+  communicated.where = tensor.placement_where;
+  communicated.memory_budget = communication.memory_budget;
+  communicated.budget_where = communication.budget_where;
+  if (role.reduced()) plan.buffers.back().symmetric = is_pulled(communicated.schedule);
+  bound.communicated.push_back(std::move(communicated));
+  if (!plan.communication.empty()) plan.communication += '\n';
+  plan.communication += describe(tensor, role, communication);
+}
+
 }  // namespace
 
 BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel) {
@@ -233,49 +396,15 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   if (!space.step_parameter.empty()) plan.kernel.arguments[space.step_parameter] = std::int64_t{1};
   plan.kernel.axes = space.axes;
   plan.kernel.extents = space.extents;
+  plan.kernel.warps = statement.warps;
+  plan.kernel.stages = statement.stages;
   plan.kernel.persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
 
-  for (const Parameter& parameter : kernel.function().parameters) {
-    const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name);
-    if (tensor == nullptr) continue;
-    const bool communicated = is_communicated(*tensor);
-    const bool written = is_accessed(space, parameter.name, &ParameterAccess::writes);
-    if (written && is_accessed(space, parameter.name, &ParameterAccess::reads))
-      throw UserError(tensor->where, fmt::format("the kernel both reads and writes tensor '{}'", tensor->name),
-                      "an output may only be stored to: no loads from it and no atomics on it");
-    if (communicated && written)
-      throw UserError(tensor->placement_where,
-                      fmt::format("tensor '{}' is gathered, but the kernel writes it", tensor->name),
-                      "only tensors that the kernel reads can be gathered");
-    if (communicated && ignores_tile_indices(space, parameter.name))
-      throw UserError(
-          tensor->where,
-          fmt::format("tensor '{}' is gathered, but which part of it a tile reads depends on no tile index",
-                      tensor->name),
-          "a tile's wait guards only addresses that follow from its indices: gather this tensor beforehand");
-    const auto early = space.unguarded_reads.find(parameter.name);
-    if (communicated && early != space.unguarded_reads.end())
-      throw UserError(
-          early->second,
-          fmt::format("tensor '{}' is gathered while the kernel runs, but this reads it outside the work of a tile",
-                      tensor->name),
-          "read it in the loop over tiles, after the tile indices");
-    const auto communication = std::find_if(statement.communications.begin(), statement.communications.end(),
-                                            [&](const CommunicationStatement& c) { return c.tensor == tensor->name; });
-    const bool stated = communication != statement.communications.end();
-    if (stated && !communicated)
-      throw UserError(communication->where, fmt::format("tensor '{}' is not communicated", tensor->name),
-                      "give it before = \"shard(d)\" and inside = \"replicate\", or remove this table");
-    plan.buffers.push_back(make_buffer(*tensor, communicated, written, statement.ranks));
-    if (!communicated) continue;
-    CommunicationStatement defaults;
-    defaults.where = tensor->where;
-    defaults.split_where = tensor->where;
-    const CommunicationStatement& used = stated ? *communication : defaults;
-    bound.communicated.push_back({static_cast<int>(plan.buffers.size()) - 1, make_schedule(statement, *tensor, used)});
-    if (!plan.communication.empty()) plan.communication += '\n';
-    plan.communication += describe(*tensor, used);
-  }
+  for (const Parameter& parameter : kernel.function().parameters)
+    if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))
+      bind_tensor(statement, *tensor, space, bound);
+  for (CommunicatedTensor& communicated : bound.communicated)
+    if (plan.buffer(communicated.buffer).is_reduced()) place_summands(communicated, plan);
   plan.tiles = make_tiles(space, plan.buffers);
   return bound;
 }

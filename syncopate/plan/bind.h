@@ -2,6 +2,8 @@
 // become schedules. Runs first; everything after it works on numbers.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,10 +14,25 @@
 
 namespace syncopate {
 
-/// A tensor that changes its placement on the way into the kernel, and the schedule that does it: P2P operators only.
+/// Where what a reducing P2P operator moves lies on its destination.
+struct Landing {
+  Region region;  ///< in the staging buffer
+  /// The operator whose summands lay there before, in the same launch: they must have been added.
+  std::optional<Dependency> reuses;
+};
+
+/// A tensor that changes its placement on the way into the kernel or out of it, and the schedule that does it: P2P
+/// operators only.
 struct CommunicatedTensor {
   int buffer = 0;  ///< index into Plan::buffers
   Schedule schedule;
+  SourceLocation where;  ///< of the tensor's placement
+  std::optional<std::int64_t> memory_budget;
+  SourceLocation budget_where;
+  /// Of a reduced tensor: for each operator of the schedule, [rank][index].
+  std::vector<std::vector<Landing>> landings;
+
+  bool is_reduced() const { return !landings.empty(); }
 };
 
 struct BoundOperator {

@@ -4,15 +4,15 @@
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/order.h"
 #include "syncopate/plan/realise.h"
+#include "syncopate/plan/sum_order.h"
 
 namespace syncopate {
 
 Plan compile_plan(const OperatorStatement& statement, const TileKernel& kernel) {
   BoundOperator bound = bind(statement, kernel);
   const DependenceGraph graph = depend(bound);
-  std::vector<std::vector<int>> orders;
-  for (int rank = 0; rank < bound.plan.ranks; ++rank) orders.push_back(order_tiles(graph, bound.plan.tiles, rank));
-  realise(bound, graph, orders);
+  bound.plan.sums = sum_orders(bound.plan, graph);
+  realise(bound, graph, order_work(graph, bound.plan.tiles));
   return std::move(bound.plan);
 }
 

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
-#include <tuple>
+#include <queue>
+
+#include "syncopate/core/text.h"
+#include "syncopate/plan/work.h"
 
 namespace syncopate {
 
@@ -24,7 +28,7 @@ void add_schedule(DependenceGraph& graph, const BoundOperator& bound, int schedu
   for (const Dependency& which : topological_order(schedule)) {
     const Operator& op = schedule.at(which);
     const auto* p2p = std::get_if<P2P>(&op.action);
-    check_internal(p2p != nullptr && p2p->reduction == Reduction::none, "bind leaves only plain P2P operators");
+    check_internal(p2p != nullptr, "bind leaves only P2P operators");
     const int id = static_cast<int>(graph.transfers.size());
     TransferNode node;
     node.schedule = schedule_index;
@@ -33,8 +37,17 @@ void add_schedule(DependenceGraph& graph, const BoundOperator& bound, int schedu
     node.source = p2p->source_rank;
     node.destination = p2p->destination_rank;
     node.buffer = communicated.buffer;
-    node.source_region = schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
-    node.destination_region = schedule.chunks[static_cast<std::size_t>(p2p->destination_chunk)].region;
+    node.chunk = schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
+    node.destination_buffer = communicated.buffer;
+    node.destination_region = node.chunk;
+    if (communicated.is_reduced()) {
+      const Landing& landing =
+          communicated.landings[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
+      node.reduces = true;
+      node.destination_buffer = staging_buffer(bound.plan);
+      node.destination_region = landing.region;
+      if (landing.reuses) node.reuses = node_of.at({landing.reuses->rank, landing.reuses->index});
+    }
 
     const std::pair<int, int> port{which.rank, op.port};
     auto& queues = graph.queues[static_cast<std::size_t>(which.rank)];
@@ -45,65 +58,121 @@ void add_schedule(DependenceGraph& graph, const BoundOperator& bound, int schedu
     if (!issued.empty()) node.previous = issued.back();
     issued.push_back(id);
 
-    std::int64_t start = busy[port];
+    node.start = busy[port];
+    if (node.previous >= 0) node.level = graph.transfers[static_cast<std::size_t>(node.previous)].level;
     for (const Dependency& dependency : op.dependencies) {
       node.dependencies.push_back(node_of.at({dependency.rank, dependency.index}));
-      start = std::max(start, graph.transfers[static_cast<std::size_t>(node.dependencies.back())].arrival);
+      const TransferNode& before = graph.transfers[static_cast<std::size_t>(node.dependencies.back())];
+      node.start = std::max(node.start, before.arrival);
+      node.level = std::max(node.level, before.level + 1);
     }
-    node.arrival = start + node.destination_region.volume() * element;
+    node.arrival = node.start + node.chunk.volume() * element;
     busy[port] = node.arrival;
     node_of[{which.rank, which.index}] = id;
     graph.transfers.push_back(std::move(node));
   }
 }
 
-void close(DependenceGraph& graph) {
-  const std::size_t count = graph.transfers.size();
-  graph.closure.assign(count, BitSet(count));
-  for (std::size_t n = 0; n < count; ++n) {
-    BitSet& closure = graph.closure[n];
-    const TransferNode& node = graph.transfers[n];
-    closure.insert(static_cast<int>(n));
-    if (node.previous >= 0) closure |= graph.closure[static_cast<std::size_t>(node.previous)];
-    for (const int dependency : node.dependencies) closure |= graph.closure[static_cast<std::size_t>(dependency)];
+/// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.
+void join(DependenceGraph& graph) {
+  graph.stored_by.resize(graph.transfers.size());
+  graph.added_by.resize(graph.transfers.size());
+  for (const std::vector<Work>& list : graph.work)
+    for (std::size_t w = 0; w < list.size(); ++w) {
+      for (const int n : list[w].feeds) graph.stored_by[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
+      for (const int n : list[w].sums) graph.added_by[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
+    }
+  for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
+    TransferNode& node = graph.transfers[n];
+    std::vector<int>& behind = node.behind_tiles;
+    const auto add = [&](const std::vector<Work>& list, const std::vector<int>& selected) {
+      for (const int w : selected) {
+        const Work& work = list[static_cast<std::size_t>(w)];
+        behind.insert(behind.end(), work.needs.begin(), work.needs.end());
+        behind.insert(behind.end(), work.sums.begin(), work.sums.end());
+      }
+    };
+    add(graph.work[static_cast<std::size_t>(node.source)], graph.stored_by[n]);
+    if (node.reuses >= 0)
+      add(graph.work[static_cast<std::size_t>(node.destination)],
+          graph.added_by[static_cast<std::size_t>(node.reuses)]);
+    std::sort(behind.begin(), behind.end());
+    behind.erase(std::unique(behind.begin(), behind.end()), behind.end());
   }
 }
 
-/// needs[tile] of one rank.
-std::vector<std::vector<int>> tile_needs(const DependenceGraph& graph, const std::vector<Tile>& tiles, int rank) {
-  std::vector<int> arriving;
-  for (std::size_t n = 0; n < graph.transfers.size(); ++n)
-    if (graph.transfers[n].destination == rank) arriving.push_back(static_cast<int>(n));
-  std::vector<std::vector<int>> needs(tiles.size());
-  for (std::size_t t = 0; t < tiles.size(); ++t) {
-    for (const int n : arriving) {
-      const TransferNode& node = graph.transfers[static_cast<std::size_t>(n)];
-      const bool needed = std::any_of(tiles[t].reads.begin(), tiles[t].reads.end(), [&](const TileAccess& read) {
-        return read.buffer == node.buffer && read.region.overlaps(node.destination_region);
-      });
-      if (needed) needs[t].push_back(n);
-    }
+template <typename Visitor>
+void for_each_before(const TransferNode& node, Visitor&& visit) {
+  if (node.previous >= 0) visit(node.previous);
+  for (const int n : node.dependencies) visit(n);
+  for (const int n : node.behind_tiles) visit(n);
+}
+
+/// Kahn's algorithm, the smallest node first. Leaves out what waits for itself.
+void put_in_order(DependenceGraph& graph) {
+  const std::size_t count = graph.transfers.size();
+  std::vector<std::vector<int>> followers(count);
+  std::vector<int> missing(count, 0);
+  for (std::size_t n = 0; n < count; ++n)
+    for_each_before(graph.transfers[n], [&](int before) {
+      followers[static_cast<std::size_t>(before)].push_back(static_cast<int>(n));
+      ++missing[n];
+    });
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t n = 0; n < count; ++n)
+    if (missing[n] == 0) ready.push(static_cast<int>(n));
+  while (!ready.empty()) {
+    const int n = ready.top();
+    ready.pop();
+    graph.order.push_back(n);
+    for (const int follower : followers[static_cast<std::size_t>(n)])
+      if (--missing[static_cast<std::size_t>(follower)] == 0) ready.push(follower);
   }
-  return needs;
+}
+
+/// The levels of transfers rule out circles, except through memory that is used twice.
+void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
+  if (graph.order.size() == graph.transfers.size()) return;
+  for (const CommunicatedTensor& communicated : bound.communicated)
+    if (communicated.memory_budget)
+      throw UserError(communicated.budget_where,
+                      fmt::format("within a memory budget of {} transfers would wait for each other in a circle",
+                                  format_bytes(*communicated.memory_budget)),
+                      "a larger budget; or a split into chunks of whole tiles, sent peer by peer in turn");
+  throw InternalError("transfers wait for each other in a circle");
+}
+
+void close(DependenceGraph& graph) {
+  graph.closure.assign(graph.transfers.size(), BitSet(graph.transfers.size()));
+  for (const int n : graph.order) {
+    BitSet& closure = graph.closure[static_cast<std::size_t>(n)];
+    closure.insert(n);
+    for_each_before(graph.transfers[static_cast<std::size_t>(n)],
+                    [&](int before) { closure |= graph.closure[static_cast<std::size_t>(before)]; });
+  }
 }
 
 }  // namespace
+
+void check_transfer_count(std::size_t count) {
+  if (count > kMostTransfers)
+    throw UserError({}, fmt::format("the operator needs {} transfers", count),
+                    fmt::format("plans hold at most {}: use fewer ranks or a smaller split", kMostTransfers));
+}
 
 DependenceGraph depend(const BoundOperator& bound) {
   DependenceGraph graph;
   const auto ranks = static_cast<std::size_t>(bound.plan.ranks);
   graph.queues.resize(ranks);
   std::size_t count = 0;
-  for (const CommunicatedTensor& communicated : bound.communicated)
-    for (const auto& list : communicated.schedule.operators) count += list.size();
-  if (count > kMostTransfers)
-    throw UserError({}, fmt::format("the operator needs {} transfers", count),
-                    fmt::format("plans hold at most {}: use fewer ranks or a smaller split", kMostTransfers));
+  for (const CommunicatedTensor& communicated : bound.communicated) count += operator_count(communicated.schedule);
+  check_transfer_count(count);
   for (std::size_t s = 0; s < bound.communicated.size(); ++s) add_schedule(graph, bound, static_cast<int>(s));
+  for (int rank = 0; rank < bound.plan.ranks; ++rank) graph.work.push_back(make_work(bound, graph, rank));
+  join(graph);
+  put_in_order(graph);
+  check_order(graph, bound);
   close(graph);
-  graph.needs.resize(ranks);
-  for (std::size_t rank = 0; rank < ranks; ++rank)
-    graph.needs[rank] = tile_needs(graph, bound.plan.tiles, static_cast<int>(rank));
   return graph;
 }
 

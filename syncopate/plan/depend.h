@@ -1,5 +1,6 @@
-// Pass 2, depend: which transfers a tile needs, which transfers a transfer needs, and what the completion of one
-// implies. Analysis only; waits and signals are made from it by realise.h. Runs after bind.
+// Pass 2, depend: what each rank has to do, which transfers a tile needs and feeds, which transfers a transfer needs,
+// and what the completion of one implies. Analysis only; waits and signals are made from it by realise.h. Runs after
+// bind.
 #pragma once
 
 #include <cstdint>
@@ -18,30 +19,60 @@ struct TransferNode {
   int owner = 0;     ///< the rank whose queue issues it
   int source = 0;    ///< ranks
   int destination = 0;
-  int buffer = 0;
-  Region source_region;
+  int buffer = 0;              ///< the tensor's
+  Region chunk;                ///< of the tensor
+  bool reduces = false;        ///< tiles of the destination add it
+  int destination_buffer = 0;  ///< the tensor's, or its staging buffer
   Region destination_region;
   int queue = 0;                  ///< index into queues[owner]
   int previous = -1;              ///< node before it in its queue, or -1
   std::vector<int> dependencies;  ///< nodes
-  /// Estimated completion, in bytes over a link of unit bandwidth with every port serving one transfer at a time. Only
-  /// the order matters: it is the order in which tiles expect chunks.
+  /// The node whose summands lie where this one's will: they must have been added before. Or -1.
+  int reuses = -1;
+  /// Nodes that have completed before this one starts because of the tiles that it waits for.
+  std::vector<int> behind_tiles;
+  /// Above that of every dependency, and not below that of `previous`: a transfer never waits, through tiles that
+  /// add, for one of its own level or a higher one.
+  int level = 1;
+  /// Estimated times, in bytes over a link of unit bandwidth with every port serving one transfer at a time. Only the
+  /// order matters: it is the order in which tiles expect chunks and chunks expect tiles.
+  std::int64_t start = 0;
   std::int64_t arrival = 0;
 };
 
+/// One entry of a rank's work: a tile, or the part of a tile's stores that one slot keeps.
+struct Work {
+  int tile = 0;
+  Region kept;             ///< as Slot::kept
+  Range rows;              ///< the rows of the reduced tensor that it stores to
+  std::vector<int> needs;  ///< nodes that deliver something that the tile reads, ascending
+  std::vector<int> sums;   ///< nodes that deliver what it adds, ascending by source and then by row
+  std::vector<int> feeds;  ///< nodes that send what it stores, ascending
+};
+
 struct DependenceGraph {
-  /// In topological order: a node comes after its dependencies and after its queue predecessor.
+  /// A node comes after its dependencies and after its queue predecessor.
   std::vector<TransferNode> transfers;
   /// queues[rank][queue]: nodes in the order of issue. Queues of one rank are independent.
   std::vector<std::vector<std::vector<int>>> queues;
+  /// work[rank], in the local kernel's order of tiles.
+  std::vector<std::vector<Work>> work;
+  /// Per node: the work of its source that stores what it sends.
+  std::vector<std::vector<int>> stored_by;
+  /// Per node: the work of its destination that adds what it brings.
+  std::vector<std::vector<int>> added_by;
+  /// All nodes, each after everything that has completed before it starts.
+  std::vector<int> order;
   /// closure[n]: the nodes that have completed when n has completed, n itself included.
   std::vector<BitSet> closure;
-  /// needs[rank][tile]: the nodes that deliver something that the tile reads on that rank, ascending.
-  std::vector<std::vector<std::vector<int>>> needs;
 };
 
-/// Throws UserError if there are more transfers than reachability is kept for.
+/// Throws UserError if a schedule's sum is sent on before it is complete, if a memory budget makes transfers wait for
+/// each other, and where a tile would have to stand in the order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
+
+/// Throws UserError if there are more transfers than reachability is kept for.
+void check_transfer_count(std::size_t count);
 
 /// The members of `nodes` that no other member implies, ascending; without those in `known`.
 std::vector<int> not_implied(const DependenceGraph& graph, std::span<const int> nodes, const BitSet& known);

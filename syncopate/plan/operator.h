@@ -26,10 +26,15 @@ struct TensorStatement {
   Dtype dtype = Dtype::bf16;
   Placement before;
   Placement inside;
-  SourceLocation where;  ///< of the table
+  Placement after;
+  bool states_before = false;  ///< whether the file states `before`; else it is `inside`
+  bool states_after = false;   ///< whether the file states `after`; else it is `inside`
+  SourceLocation where;        ///< of the table
   SourceLocation parameter_where;
   SourceLocation shape_where;
   SourceLocation placement_where;
+  SourceLocation before_where;  ///< the places of `before` and `after`, where stated
+  SourceLocation after_where;
 };
 
 /// How one tensor's collective is carried out.
@@ -37,14 +42,20 @@ struct CommunicationStatement {
   std::string tensor;
   TemplateOptions options;
   std::string schedule_file;  ///< if not empty, the schedule is read from here instead of made from a template
+  /// Of a reduced tensor: the most bytes per rank that summands which have arrived may take up at a time. Nothing: as
+  /// many as arrive in a launch.
+  std::optional<std::int64_t> memory_budget;
   SourceLocation where;
   SourceLocation split_where;
+  SourceLocation budget_where;
 };
 
 struct OperatorStatement {
   std::string name;
   int ranks = 1;
   int workers = 132;        ///< thread blocks per rank; clipped to the number of tiles
+  int warps = 4;            ///< for Triton: per thread block
+  int stages = 3;           ///< for Triton: depth of software pipelines
   std::int64_t grid = 0;    ///< programs of a one-program-per-tile kernel; 0: inferred
   std::string kernel_file;  ///< resolved against the operator file's folder
   std::string kernel_function;

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
 #include <filesystem>
 
 #include "syncopate/core/expression.h"
@@ -98,6 +101,35 @@ Shape shape_of(const Setting& setting, const std::string& what, const Names& nam
   return shape;
 }
 
+void read_placements(SettingsReader& reader, const std::string& what, TensorStatement& tensor) {
+  const Setting* before = reader.optional("before");
+  const Setting* inside = reader.optional("inside");
+  const Setting* after = reader.optional("after");
+  const Setting* most_telling = inside != nullptr ? inside : before != nullptr ? before : after;
+  tensor.placement_where = most_telling != nullptr ? most_telling->where : tensor.where;
+  tensor.states_before = before != nullptr;
+  tensor.states_after = after != nullptr;
+  if (before != nullptr) {
+    tensor.before = placement_of(*before, fmt::format("'before' of {}", what));
+    tensor.before_where = before->where;
+  }
+  if (after != nullptr) {
+    tensor.after = placement_of(*after, fmt::format("'after' of {}", what));
+    tensor.after_where = after->where;
+  }
+  tensor.inside = inside != nullptr   ? placement_of(*inside, fmt::format("'inside' of {}", what))
+                  : before != nullptr ? tensor.before
+                                      : tensor.after;
+  if (before == nullptr) tensor.before = tensor.inside;
+  if (after == nullptr) tensor.after = tensor.inside;
+  for (const Placement& placement : {tensor.before, tensor.inside, tensor.after})
+    if (placement.kind == Placement::Kind::shard && placement.dimension >= static_cast<int>(tensor.shape.size()))
+      throw UserError(tensor.placement_where,
+                      fmt::format("{} shards dimension {} of a tensor of {} dimensions", what, placement.dimension,
+                                  tensor.shape.size()),
+                      fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
+}
+
 TensorStatement read_tensor(const std::string& name, const Setting& table, const Names& names) {
   const std::string what = fmt::format("[tensors.{}]", name);
   SettingsReader reader(table, what);
@@ -116,21 +148,35 @@ TensorStatement read_tensor(const std::string& name, const Setting& table, const
     throw UserError(dtype.where, fmt::format("unknown dtype '{}'", dtype_name),
                     fmt::format("known: {}", all_dtype_names()));
   tensor.dtype = *known;
-  const Setting* before = reader.optional("before");
-  const Setting* inside = reader.optional("inside");
-  tensor.placement_where = inside != nullptr ? inside->where : before != nullptr ? before->where : tensor.where;
-  if (before != nullptr) tensor.before = placement_of(*before, fmt::format("'before' of {}", what));
-  tensor.inside = tensor.before;
-  if (inside != nullptr) tensor.inside = placement_of(*inside, fmt::format("'inside' of {}", what));
-  if (before == nullptr) tensor.before = tensor.inside;
-  for (const Placement& placement : {tensor.before, tensor.inside})
-    if (placement.kind == Placement::Kind::shard && placement.dimension >= static_cast<int>(tensor.shape.size()))
-      throw UserError(tensor.placement_where,
-                      fmt::format("{} shards dimension {} of a tensor of {} dimensions", what, placement.dimension,
-                                  tensor.shape.size()),
-                      fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
+  read_placements(reader, what, tensor);
   reader.finish();
   return tensor;
+}
+
+/// A number of bytes: an integer, or text such as "64 MiB".
+std::int64_t bytes_of(const Setting& setting, const std::string& what) {
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 48;
+  std::int64_t count = setting.integer;
+  std::int64_t unit = 1;
+  bool readable = setting.kind == Setting::Kind::integer;
+  if (setting.kind == Setting::Kind::string) {
+    const std::string& text = setting.string;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+    const std::string_view name(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+    constexpr std::array<std::string_view, 4> kUnits = {" B", " KiB", " MiB", " GiB"};
+    const auto* const known = std::find(kUnits.begin(), kUnits.end(), name);
+    readable = error == std::errc() && known != kUnits.end();
+    if (readable) unit = std::int64_t{1} << (10 * (known - kUnits.begin()));
+  }
+  if (!readable)
+    throw UserError(setting.where, fmt::format("{} is not a number of bytes", what),
+                    "an integer, or text with a unit, such as \"64 MiB\"; units are B, KiB, MiB and GiB");
+  if (count < 1 || count > kMostBytes / unit)
+    throw UserError(setting.where,
+                    fmt::format("{} is {}", what,
+                                setting.kind == Setting::Kind::string ? setting.string : fmt::format("{}", count)),
+                    "from 1 byte to 2^48 bytes");
+  return count * unit;
 }
 
 CommunicationStatement read_communication(const std::string& name, const Setting& table, const std::string& folder) {
@@ -144,6 +190,7 @@ CommunicationStatement read_communication(const std::string& name, const Setting
   const Setting* algorithm = reader.optional("algorithm");
   const Setting* initiator = reader.optional("initiator");
   const Setting* split = reader.optional("split");
+  const Setting* budget = reader.optional("memory_budget");
   if (schedule != nullptr) {
     const std::string file = string_of(*schedule, fmt::format("'schedule' of {}", what));
     // A file named on the command line is relative to the current folder, one named in the file to the file.
@@ -173,6 +220,10 @@ CommunicationStatement read_communication(const std::string& name, const Setting
     communication.options.split = bounded(*split, fmt::format("'split' of {}", what), 1, 1 << 20);
     communication.split_where = split->where;
   }
+  if (budget != nullptr) {
+    communication.memory_budget = bytes_of(*budget, fmt::format("'memory_budget' of {}", what));
+    communication.budget_where = budget->where;
+  }
   reader.finish();
   return communication;
 }
@@ -191,6 +242,14 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
     SettingsReader launch_reader(*launch, "[launch]");
     if (const Setting* workers = launch_reader.optional("workers"))
       statement.workers = bounded(*workers, "'workers' of [launch]", 1, 65535);
+    if (const Setting* warps = launch_reader.optional("warps")) {
+      statement.warps = bounded(*warps, "'warps' of [launch]", 1, 32);
+      if (!std::has_single_bit(static_cast<unsigned>(statement.warps)))
+        throw UserError(warps->where, fmt::format("'warps' of [launch] is {}", statement.warps),
+                        "a power of two up to 32");
+    }
+    if (const Setting* stages = launch_reader.optional("stages"))
+      statement.stages = bounded(*stages, "'stages' of [launch]", 1, 16);
     launch_reader.finish();
   }
 

@@ -255,6 +255,8 @@ void validate(const Schedule& schedule, const SourceFile* file) {
                   "remove one of these dependencies");
 }
 
+std::size_t operator_count(const Schedule& schedule) { return Numbering(schedule).size(); }
+
 std::vector<Dependency> topological_order(const Schedule& schedule) {
   std::vector<Dependency> order = peel(schedule);
   check_internal(order.size() == Numbering(schedule).size(), "topological order of a schedule with a cycle");

@@ -4,8 +4,9 @@
 // Semantics. Every rank has a list of operators. An operator may start as soon as all of its dependencies have
 // completed; its place in the list is a priority among those that may start (the compiler issues the operators of a
 // rank and port in topological_order()), not a dependency, and nothing may rely on it for correctness. A P2P copies its
-// source chunk, as the source rank holds it, into its destination chunk on the destination rank; with a reduction it
-// adds instead. A P2P listed at its source is a push, listed at its destination a pull.
+// source chunk, as the source rank holds it, into its destination chunk on the destination rank. With a reduction it
+// adds instead; what is added to one place before it is read makes one sum, in ascending order of the ranks that it
+// comes from, whatever the order of arrival. A P2P listed at its source is a push, listed at its destination a pull.
 #pragma once
 
 #include <cstdint>
@@ -91,6 +92,9 @@ struct Schedule {
 /// and destination chunks of equal size, dependencies on operators that exist, no cycle (the message prints it).
 /// Throws UserError; `file`, if given, supplies places for the operators' offsets.
 void validate(const Schedule& schedule, const SourceFile* file = nullptr);
+
+/// Number of operators of all ranks.
+std::size_t operator_count(const Schedule& schedule);
 
 /// All operators in an order in which every one comes after its dependencies; ties by (index, rank), so the order is
 /// one in which the ranks advance together. Requires a validated schedule.

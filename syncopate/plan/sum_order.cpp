@@ -1,0 +1,85 @@
+#include "syncopate/plan/sum_order.h"
+
+#include <algorithm>
+
+namespace syncopate {
+
+namespace {
+
+class SumFinder {
+ public:
+  SumFinder(const Plan& plan, const DependenceGraph& graph)
+      : graph_(graph), arriving_(static_cast<std::size_t>(plan.ranks)) {
+    for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
+      const TransferNode& node = graph.transfers[n];
+      if (!node.reduces) continue;
+      arriving_[static_cast<std::size_t>(node.destination)].push_back(static_cast<int>(n));
+      borders_.insert(borders_.end(), {node.chunk[0].begin, node.chunk[0].end});
+    }
+    for (std::vector<int>& list : arriving_)
+      std::sort(list.begin(), list.end(), [&](int a, int b) { return transfer(a).source < transfer(b).source; });
+    std::sort(borders_.begin(), borders_.end());
+    borders_.erase(std::unique(borders_.begin(), borders_.end()), borders_.end());
+  }
+
+  /// Appends the sums of these rows of a rank, neighbours of equal order as one.
+  void add(int rank, int buffer, const Region& output, std::vector<Sum>& sums) const {
+    std::int64_t begin = output[0].begin;
+    const std::size_t first = sums.size();
+    while (begin < output[0].end) {
+      const auto border = std::upper_bound(borders_.begin(), borders_.end(), begin);
+      const std::int64_t end = border == borders_.end() ? output[0].end : std::min(*border, output[0].end);
+      SumOrder order = order_of(rank, begin);
+      if (sums.size() > first && sums.back().order == order) {
+        sums.back().region[0].end = end;
+      } else {
+        Region region = output;
+        region[0] = {begin, end};
+        sums.push_back({rank, buffer, region, std::move(order)});
+      }
+      begin = end;
+    }
+  }
+
+ private:
+  const TransferNode& transfer(int n) const { return graph_.transfers[static_cast<std::size_t>(n)]; }
+
+  /// The sum that a rank holds of a row in the end. What it receives was complete when it was sent (depend.h).
+  SumOrder order_of(int rank, std::int64_t row) const {
+    const SumOrder own{rank, {}};
+    SumOrder sum;
+    bool own_added = false;
+    for (const int n : arriving_[static_cast<std::size_t>(rank)]) {
+      const TransferNode& node = transfer(n);
+      if (row < node.chunk[0].begin || row >= node.chunk[0].end) continue;
+      if (!own_added && node.source > rank) {
+        sum.terms.push_back(own);
+        own_added = true;
+      }
+      sum.terms.push_back(order_of(node.source, row));
+    }
+    if (sum.terms.empty()) return own;
+    if (!own_added) sum.terms.push_back(own);
+    return sum;
+  }
+
+  const DependenceGraph& graph_;
+  std::vector<std::vector<int>> arriving_;  ///< per rank, ascending by source
+  std::vector<std::int64_t> borders_;       ///< rows where chunks begin or end
+};
+
+}  // namespace
+
+std::vector<Sum> sum_orders(const Plan& plan, const DependenceGraph& graph) {
+  std::vector<Sum> sums;
+  const int reduced = reduced_buffer(plan);
+  if (reduced < 0) return sums;
+  const SumFinder finder(plan, graph);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const Region output = output_region(plan, reduced, rank);
+    if (!output.empty()) finder.add(rank, reduced, output, sums);
+  }
+  return sums;
+}
+
+}  // namespace syncopate
