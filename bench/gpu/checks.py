@@ -1,18 +1,18 @@
 """Right results: inputs that every rank can make for every other, and the references that outputs are held against.
 
-Two kinds of input. *Integers*: a few small ones, so that every sum in fp32 is exact in any order, and the only roundings are
-those to bf16: results must be equal bit for bit. *Reals*: normal random numbers, on which the times are taken too; each
-element of a result must be within a bound of the product in fp64.
+Two kinds of input. *Integers*: a few small ones, so that every sum in fp32 is exact in any order, and the only
+roundings are those to bf16: results must be equal bit for bit. *Reals*: normal random numbers, on which the times are
+taken too; each element of a result must be within a bound of the product in fp64.
 
-The bound. Write p for an exact element of a product, a row of a times a column of b. Products of bf16 are exact in fp32. A
-tensor core adds 16 of them at a time to the sum so far, and each of the 17 addends loses less than 2^-23 of the largest
-of them; K / 16 times. The sum so far of numbers of random sign stays below 8 times its final deviation s = sqrt(sum of
-(a b)^2) (eight sigma: in no element of any run). So the fp32 sum is off by at most
+The bound. Write p for an exact element of a product, a row of a times a column of b. Products of bf16 are exact in
+fp32. A tensor core adds 16 of them at a time to the sum so far, and each of the 17 addends loses less than 2^-23 of
+the largest of them; K / 16 times. The sum so far of numbers of random sign stays below 8 times its final deviation s =
+sqrt(sum of (a b)^2) (eight sigma: in no element of any run). So the fp32 sum is off by at most
     e = K / 16 * 17 * 2^-23 * 8 s.
-Rounding to bf16 adds 2^-8 of the value. An all-gather GEMM rounds once: |c - p| <= e + 2^-8 (|p| + e). A reduce-scatter
-over W ranks rounds each rank's summand, and a sum at most W - 1 times: |c - sum p| <= sum e + 2^-8 W sum(|p| + e), and a
-little for second-order terms. A block of 64 products missing from the sum is 8 standard deviations of a product, which is
-above the bound in nearly every element.
+Rounding to bf16 adds 2^-8 of the value. An all-gather GEMM rounds once: |c - p| <= e + 2^-8 (|p| + e). A
+reduce-scatter over W ranks rounds each rank's summand, and a sum at most W - 1 times: |c - sum p| <= sum e + 2^-8 W
+sum(|p| + e), and a little for second-order terms. A block of 64 products missing from the sum is 8 standard deviations
+of a product, which is above the bound in nearly every element.
 """
 import torch
 
@@ -27,7 +27,8 @@ def fill(tensor, values, seed):
     """The same numbers for the same seed on every rank, whoever owns the tensor."""
     generator = torch.Generator(device=tensor.device).manual_seed(seed)
     if values == INTEGERS:
-        tensor.copy_(torch.randint(-2, 3, tensor.shape, generator=generator, device=tensor.device))
+        small = torch.randint(-2, 3, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
+        tensor.copy_(small)
     else:
         tensor.normal_(generator=generator)
 
@@ -37,8 +38,8 @@ def seed_of(round_, name, rank):
 
 
 class Problem:
-    """A row's inputs on one rank: `a` and `b` as the local product reads them. In an all-gather GEMM `a` is whole, as after a
-    gather, and `a_shard` are the rank's own rows of it."""
+    """A row's inputs on one rank: `a` and `b` as the local product reads them. In an all-gather GEMM `a` is whole, as
+    after a gather, and `a_shard` are the rank's own rows of it."""
 
     def __init__(self, row, rank, ranks, device):
         if row.M % ranks:

@@ -1,8 +1,9 @@
-"""From samples to figures, tables and claims. Needs nothing but the standard library, so that it is tested without a GPU.
+"""From samples to figures, tables and claims. Needs nothing but the standard library, so that it is tested without a
+GPU.
 
 A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, "us": {METHOD: median}, "samples_us":
-{METHOD: [...]}, "errors": {METHOD: why it has no time}, "notes": {METHOD: choice it made}, "link_us": time of the row's bytes
-at the best measured link rate, absent where no link was measured}. Methods are those of METHODS.
+{METHOD: [...]}, "errors": {METHOD: why it has no time}, "notes": {METHOD: choice it made}, "link_us": time of the
+row's bytes at the best measured link rate, absent where no link was measured}. Methods are those of METHODS.
 """
 import math
 import statistics
@@ -20,8 +21,8 @@ NEAR_SEQUENTIAL = 0.98
 
 
 def slowest_rank(samples_of_ranks):
-    """An operator is as slow as its slowest rank: sample by sample, the maximum over the ranks. Samples of unlike numbers
-    are a defect of the caller."""
+    """An operator is as slow as its slowest rank: sample by sample, the maximum over the ranks. Samples of unlike
+    numbers are a defect of the caller."""
     if len({len(samples) for samples in samples_of_ranks}) != 1:
         raise ValueError("ranks with unlike numbers of samples")
     return [max(of_ranks) for of_ranks in zip(*samples_of_ranks)]
@@ -118,8 +119,8 @@ def markdown_table(results, with_sources):
         cells = [f"{row['M']}x{row['N']}x{row['K']}"] + ([", ".join(row["sources"])] if with_sources else [])
         cells += [cell(result, method) for method in methods]
         cells += [number(result.get("link_us"))] if linked else []
-        cells += [number(bound_us(result)), number(speedup(result, "sequential"), 2), number(speedup(result, "async_tp"), 2),
-                  number(share_of_bound(result), 2)]
+        ratios = [speedup(result, "sequential"), speedup(result, "async_tp"), share_of_bound(result)]
+        cells += [number(bound_us(result))] + [number(ratio, 2) for ratio in ratios]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
 """What is compared: each method computes one row's operator, as one call on the current stream, on every rank at once.
 
-A method has `call()`, `output()` (the rank's result after a call; a tensor that the next call may overwrite), `poison()`
-(NaN wherever a call must write) and `note` (a choice it made, "" if none). All read the inputs of one Problem, where they
-stand: what an operator needs beyond that is part of its time.
+A method has `call()`, `output()` (the rank's result after a call; a tensor that the next call may overwrite),
+`poison()` (NaN wherever a call must write) and `note` (a choice it made, "" if none). All read the inputs of one
+Problem, where they stand: what an operator needs beyond that is part of its time.
 """
 import torch
 import torch.distributed as dist
@@ -11,8 +11,8 @@ NAN = float("nan")
 
 
 class Product:
-    """cuBLAS alone: the local product with everything in place. For a reduce-scatter that is one summand and no result, so
-    there is nothing to compare."""
+    """cuBLAS alone: the local product with everything in place. For a reduce-scatter that is one summand and no
+    result, so there is nothing to compare."""
 
     note = ""
 
@@ -75,8 +75,9 @@ class SequentialScatter:
 
 
 class StreamsGather:
-    """Overlap by streams: each chunk of the shards is gathered by NCCL on a stream of its own while another multiplies: own
-    rows first, then each chunk's rows of each other rank, in place of the result, when an event says that they are there."""
+    """Overlap by streams: each chunk of the shards is gathered by NCCL on a stream of its own while another
+    multiplies: own rows first, then each chunk's rows of each other rank, in place of the result, when an event says
+    that they are there."""
 
     def __init__(self, problem, chunks):
         self.problem, self.chunks = problem, chunks
@@ -115,8 +116,8 @@ class StreamsGather:
 
 
 class StreamsScatter:
-    """Overlap by streams: one chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it on a
-    stream of its own."""
+    """Overlap by streams: one chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it
+    on a stream of its own."""
 
     def __init__(self, problem, chunks):
         self.problem, self.chunks = problem, chunks
@@ -150,8 +151,8 @@ class StreamsScatter:
 
 
 class AsyncTensorParallel:
-    """PyTorch's fused operators on symmetric memory. They allocate their results; the freed NaN tensors of poison() are what
-    the allocator has at hand for them."""
+    """PyTorch's fused operators on symmetric memory. They allocate their results; the freed NaN tensors of poison()
+    are what the allocator has at hand for them."""
 
     note = ""
 
@@ -178,7 +179,8 @@ class AsyncTensorParallel:
 
 class Ours:
     """A Syncopate operator. The gathered `a` stands in the operator's memory, where the caller's shard was put once; a
-    reduced `c` is the operator's own too, and the result a view of it. All else is read and written where the caller has it."""
+    reduced `c` is the operator's own too, and the result a view of it. All else is read and written where the caller
+    has it."""
 
     def __init__(self, problem, operator, note=""):
         self.problem, self.operator, self.note = problem, operator, note

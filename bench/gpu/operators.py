@@ -4,14 +4,15 @@
     torchrun --nproc-per-node 2 bench/gpu/operators.py --search --json operators.json --markdown operators.md
     torchrun --nproc-per-node 2 bench/gpu/operators.py --share --rows table     # ranks on one GPU: ours and cuBLAS only
 
-Columns: cuBLAS alone (the product with everything in place, one term of the bound); sequential (NCCL, then cuBLAS, or the
-other way round); streams (chunks on two streams); AsyncTP (PyTorch's fused operators on symmetric memory); ours. For each
-row, every method first computes integers, which must come out equal bit for bit, then the random numbers that it is timed on, held
-against fp64 (checks.py has the bound), each time into memory filled with NaN. A method that is wrong has no time.
+Columns: cuBLAS alone (the product with everything in place, one term of the bound); sequential (NCCL, then cuBLAS, or
+the other way round); streams (chunks on two streams); AsyncTP (PyTorch's fused operators on symmetric memory); ours.
+For each row, every method first computes integers, which must come out equal bit for bit, then the random numbers that
+it is timed on, held against fp64 (checks.py has the bound), each time into memory filled with NaN. A method that is
+wrong has no time.
 
 A sample is a number of back-to-back calls between two events, at least --sample-ms long; before it the ranks meet and
-one call runs untimed. Samples of all methods are taken in turn, so that they share the card's power and clocks. A sample's
-time is that of the slowest rank; a method's, the median over its samples.
+one call runs untimed. Samples of all methods are taken in turn, so that they share the card's power and clocks. A
+sample's time is that of the slowest rank; a method's, the median over its samples.
 
 NVLink multicast is never used: this program turns it off in NCCL, PyTorch and NVSHMEM before it loads them.
 """
@@ -28,7 +29,6 @@ import platform
 import subprocess
 import sys
 import time
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,84 +42,12 @@ import figures
 import methods
 import rows
 import tuning
+from session import Guarded, Session, text_of
 
 FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; tried also where one rank has it
-DEFECTS = (TypeError, AttributeError, NameError, LookupError, AssertionError)  # more likely ours than the machine's
 STREAM_CHUNKS = (1, 2, 4)
 BUILDERS = 8  # compilers that one rank runs at once
 LINK_BYTES = (64 << 20, 256 << 20)
-
-
-class Session:
-    """This process among the ranks."""
-
-    def __init__(self, share, timeout_s):
-        self.share = share
-        torch.cuda.set_device(0 if share else int(os.environ["LOCAL_RANK"]))
-        self.device = torch.device("cuda", torch.cuda.current_device())
-        # NCCL refuses two ranks on one GPU. What is not a tensor goes over gloo in both cases.
-        dist.init_process_group("gloo" if share else "cpu:gloo,cuda:nccl", timeout=datetime.timedelta(seconds=timeout_s))
-        self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-        self.begin = time.monotonic()
-        self.token = torch.zeros(1, device="cpu" if share else self.device)
-
-    def say(self, text):
-        if self.rank == 0:
-            print(f"[{time.monotonic() - self.begin:5.0f} s] {text}", flush=True)
-
-    def of_all(self, value):
-        """The values of all ranks, by rank."""
-        values = [None] * self.ranks
-        dist.all_gather_object(values, value)
-        return values
-
-    def seconds(self):
-        """Since the start, by rank 0's clock, the same on every rank."""
-        return self.of_all(time.monotonic() - self.begin)[0]
-
-    def quiesce(self):
-        """No rank has anything under way."""
-        torch.cuda.synchronize()
-        self.of_all(None)
-
-    def meet(self):
-        """The ranks' streams begin what follows together, as nearly as they can."""
-        if self.share:
-            torch.cuda.synchronize()
-        dist.all_reduce(self.token)
-
-    def agreed(self, what, *arguments):
-        """(result, "") of a function that all ranks call, or (None, error) on all of them if it failed on any. A rank that
-        waits inside for one that failed is ended by the group's time limit."""
-        result, error = None, ""
-        try:
-            result = what(*arguments)
-        except Exception as exception:
-            error = f"rank {self.rank}: {type(exception).__name__}: {exception}"
-            if isinstance(exception, DEFECTS):
-                traceback.print_exc()
-        errors = [each for each in self.of_all(error) if each]
-        return (None, errors[0]) if errors else (result, "")
-
-    def sample_us(self, call, calls):
-        """Microseconds of one of `calls` back-to-back calls, on this rank."""
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        call()
-        self.meet()
-        begin.record()
-        for _ in range(calls):
-            call()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) * 1000 / calls
-
-    def quick_us(self, call, samples=3, least_us=3000.0):
-        """The median of a few samples after a warm-up, for choosing; the slowest rank's, the same on every rank."""
-        for _ in range(2):
-            call()
-        one = max(self.of_all(self.sample_us(call, 2)))
-        calls = figures.calls_per_sample(one, least_us)
-        return figures.median(figures.slowest_rank(self.of_all([self.sample_us(call, calls) for _ in range(samples)])))
 
 
 class Bench:
@@ -139,13 +67,14 @@ class Bench:
 
     # ------------------------------------------------------------------------------------------------- ours
 
-    def compile(self, row, choice):
+    def compile(self, row, choice, ranks):
         import syncopate
-        return syncopate.compile(str(ROOT / "operators" / tuning.OPERATOR_FILES[row.kind]), choice.overrides(row, self.session.ranks))
+        file = ROOT / "operators" / tuning.OPERATOR_FILES[row.kind]
+        return syncopate.compile(str(file), choice.overrides(row, ranks))
 
     def build_ahead(self, chosen):
-        """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same for all
-        ranks and sizes, so each is built as a tiny operator of one rank, in a group of its own."""
+        """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same
+        for all ranks and sizes, so each is built as a tiny operator of one rank, in a group of its own."""
         session, begin = self.session, time.monotonic()
         jobs = []
         for kind in sorted({row.kind for row in chosen}):
@@ -161,7 +90,7 @@ class Bench:
                 self.build_alone(*job, group)
                 return job, ""
             except Exception as exception:
-                return job, f"{type(exception).__name__}: {exception}"
+                return job, text_of(exception)
             finally:
                 free.append(group)
 
@@ -181,12 +110,12 @@ class Bench:
         import syncopate
         torch.cuda.set_device(self.session.device)
         tile = rows.Row(kind, kernel.block_m, kernel.block_n, kernel.block_k, ())
-        plan = syncopate.compile(str(ROOT / "operators" / tuning.OPERATOR_FILES[kind]), kernel.overrides(tile, 1))
-        syncopate.Operator(plan, group=group).close()
+        syncopate.Operator(self.compile(tile, kernel, 1), group=group).close()
 
     def operator(self, row, choice):
         import syncopate
-        return syncopate.Operator(self.compile(row, choice), share=self.session.share, time_limit=self.options.time_limit)
+        plan = self.compile(row, choice, self.session.ranks)
+        return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
         return tuning.choose(row, self.session.ranks, self.workers[0], self.tuned)
@@ -196,14 +125,17 @@ class Bench:
         return methods.Ours(problem, self.operator(problem.row, choice), choice.short_name)
 
     def search(self, problem, reference):
-        """The best choice for a row by measuring. Inputs are the random numbers of `reference`; a wrong result is no time."""
+        """The best choice for a row by measuring. Inputs are the random numbers of `reference`; a wrong result is no
+        time."""
         session, row = self.session, problem.row
 
         def measure(choice):
             method, error = session.agreed(lambda: methods.Ours(problem, self.operator(row, choice)))
             us = None
             if not error:
-                us, error = session.agreed(self.checked_quick_us, method, reference)
+                error = self.verdict(self.wrong_reals, method, reference)
+                if not error:
+                    us, error = session.quick_us(method.call)
                 self.release(method)
             session.say(f"    {choice.name}: " + (f"{us:.1f} us" if not error else error.splitlines()[0]))
             return us
@@ -222,12 +154,6 @@ class Bench:
         if session.rank == 0:
             tuning.write_tuned(self.found, torch.cuda.get_device_name(), self.options.tuned)
 
-    def checked_quick_us(self, method, reference):
-        error = self.wrong_reals(method, reference)
-        if any(self.session.of_all(error)):
-            raise ValueError(error or "wrong on another rank")
-        return self.session.quick_us(method.call)
-
     # ---------------------------------------------------------------------------------------------- methods
 
     def make(self, name, problem):
@@ -244,13 +170,22 @@ class Bench:
     def best_streams(self, problem):
         chunks = [count for count in STREAM_CHUNKS if problem.shard_rows % count == 0]
         candidates = [methods.streams(problem, count) for count in chunks]
-        return min(candidates, key=lambda method: self.session.quick_us(method.call))
+        timed = [(self.session.quick_us(method.call), method) for method in candidates]
+        errors = [error for (_, error), _ in timed if error]
+        if errors:
+            raise RuntimeError(errors[0])
+        return min(timed, key=lambda pair: pair[0][0])[1]
 
     def release(self, method):
-        """Collective: gives an operator back before the next is made."""
-        self.session.quiesce()
+        """Collective: gives an operator back before the next is made; also one that has failed."""
         if isinstance(method, methods.Ours):
-            method.operator.close()
+            self.session.agreed(method.operator.close)
+        self.session.quiesce()
+
+    def verdict(self, wrong, *arguments):
+        """"" if every rank's result is right, else what is wrong, the same on all ranks."""
+        text, error = self.session.agreed(wrong, *arguments)
+        return error or self.session.first_error(text)
 
     def run_poisoned(self, method):
         self.session.quiesce()
@@ -265,8 +200,9 @@ class Bench:
         output = self.run_poisoned(method)
         if output is None:
             return ""
-        rounds_often = isinstance(method, (methods.SequentialScatter, methods.StreamsScatter)) and self.session.ranks > 2
-        return self.beyond(output, reference) if rounds_often else checks.difference_of_integers(output, expected)
+        if self.session.ranks > 2 and isinstance(method, (methods.SequentialScatter, methods.StreamsScatter)):
+            return self.beyond(output, reference)
+        return checks.difference_of_integers(output, expected)
 
     def wrong_reals(self, method, reference):
         output = self.run_poisoned(method)
@@ -313,7 +249,7 @@ class Bench:
         if error:
             result["errors"][name] = error
             if made.pop(name, None) is not None:
-                self.session.quiesce()
+                self.release(method)
             self.session.say(f"  {name}: {error.splitlines()[0]}")
         else:
             made[name] = method
@@ -330,38 +266,36 @@ class Bench:
 
     def check_all(self, made, result, wrong):
         for name, method in list(made.items()):
-            text, error = self.session.agreed(wrong, method)
-            wrongs = [f"rank {rank}: {each}" for rank, each in enumerate(self.session.of_all(text)) if each]
-            self.keep(result, made, name, method, error or (wrongs[0] if wrongs else ""))
+            self.keep(result, made, name, method, self.verdict(wrong, method))
             result["checked"][name] = name not in result["errors"]
 
     def time(self, made, result):
         session = self.session
         calls = {}
         for name, method in list(made.items()):
-            one, error = session.agreed(session.quick_us, method.call, 1)
+            one, error = session.quick_us(method.call, 1)
             self.keep(result, made, name, method, error)
             if not error:
                 calls[name] = figures.calls_per_sample(one, self.options.sample_ms * 1000)
-        samples, error = session.agreed(self.samples_in_turn, made, calls)
-        if error:
-            result["errors"].update({name: error for name in made})
-            session.say(f"  {error.splitlines()[0]}")
-            return
-        for name in made:
+        guarded = {name: Guarded(method.call) for name, method in made.items()}
+        samples = self.samples_in_turn(guarded, calls)
+        for name, method in list(made.items()):
             of_ranks = figures.slowest_rank(session.of_all(samples[name]))
-            result["samples_us"][name] = [round(us, 3) for us in of_ranks]
-            result["us"][name] = round(figures.median(of_ranks), 3)
-            result["spread"][name] = round(figures.spread(of_ranks), 4)
+            failed_later = session.agreed(method.operator.synchronize)[1] if name == "ours" else ""
+            self.keep(result, made, name, method, session.first_error(guarded[name].error) or failed_later)
+            if name in made:
+                result["samples_us"][name] = [round(us, 3) for us in of_ranks]
+                result["us"][name] = round(figures.median(of_ranks), 3)
+                result["spread"][name] = round(figures.spread(of_ranks), 4)
 
-    def samples_in_turn(self, made, calls):
+    def samples_in_turn(self, calls_of, calls):
         """Round robin, each round beginning with another method."""
-        samples = {name: [] for name in made}
-        names = list(made)
+        samples = {name: [] for name in calls_of}
+        names = list(calls_of)
         for turn in range(self.options.samples):
             shift = turn % max(1, len(names))
             for name in names[shift:] + names[:shift]:
-                samples[name].append(self.session.sample_us(made[name].call, calls[name]))
+                samples[name].append(self.session.sample_us(calls_of[name], calls[name]))
         return samples
 
     # ------------------------------------------------------------------------------------------------ the link
@@ -371,7 +305,10 @@ class Bench:
         best = 0.0
         for size in LINK_BYTES:
             push = methods.LinkPush(size, session.rank, session.ranks, session.device)
-            best = max(best, size / session.quick_us(push.call, self.options.samples) * 1e6)
+            us, error = session.quick_us(push.call, self.options.samples)
+            if error:
+                raise RuntimeError(error)
+            best = max(best, size / us * 1e6)
         return best
 
 
@@ -402,7 +339,7 @@ def machine_of(bench):
         "commit": text_of("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "samples": f"{bench.options.samples} of at least {bench.options.sample_ms} ms, medians of the slowest rank, us",
-        "products": "row-major bf16, normal random numbers, sums in fp32 for all (no reduced-precision reductions in cuBLAS)",
+        "products": "row-major bf16, normal random numbers, sums in fp32 (no reduced-precision reductions in cuBLAS)",
     }
     if bench.link_rate:
         facts["best link rate"] = f"{bench.link_rate / 1e9:.0f} GB/s (copy engines pushing, all ranks at once)"
@@ -432,7 +369,8 @@ def save(bench, results, not_started):
 def line_of(result):
     times = [f"{figures.METHODS[name]} {figures.cell(result, name)}" for name in figures.METHODS
              if name in result["us"] or name in result["errors"]]
-    ratios = [("over sequential", figures.speedup(result, "sequential")), ("over AsyncTP", figures.speedup(result, "async_tp")),
+    ratios = [("over sequential", figures.speedup(result, "sequential")),
+              ("over AsyncTP", figures.speedup(result, "async_tp")),
               ("of bound", figures.share_of_bound(result))]
     times += [f"{label} {ratio:.2f}" for label, ratio in ratios if ratio]
     return f"{figures.name_of(result)}: " + ", ".join(times)
@@ -449,6 +387,7 @@ def parse(arguments):
     parser.add_argument("--tuned", default=str(tuning.TUNED), help="the file of choices (%(default)s)")
     parser.add_argument("--samples", type=int, default=11)
     parser.add_argument("--sample-ms", type=float, default=5.0)
+    parser.add_argument("--skip", help="results of an earlier run (JSON): rows that it has are left out")
     parser.add_argument("--seconds", type=float, default=540, help="no row is started later than this (%(default)s)")
     parser.add_argument("--time-limit", type=float, default=5.0, help="seconds that one wait of ours may take")
     parser.add_argument("--json", help="file for all results; written after every row")
@@ -479,7 +418,10 @@ def main():
         leave(f"{ranks} ranks on {gpus} GPU{'s' if gpus != 1 else ''}; --share puts all ranks on one")
     try:
         chosen = rows.select(rows.all_rows(ranks), options.rows.split(","))
-    except ValueError as error:
+        if options.skip:
+            done = {figures.name_of(result) for result in json.loads(pathlib.Path(options.skip).read_text())["results"]}
+            chosen = [row for row in chosen if row.name not in done]
+    except (ValueError, OSError) as error:
         leave(str(error))
     # The same arithmetic for all: sums of a product in fp32, also where cuBLAS splits them.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
@@ -491,8 +433,11 @@ def main():
             session.say(error)
             bench.methods = [name for name in bench.methods if name != "async_tp"]
         else:
-            bench.link_rate = session.agreed(bench.measure_link)[0]
-    session.say(f"{len(chosen)} rows, {session.ranks} ranks" + (f", link {bench.link_rate / 1e9:.0f} GB/s" if bench.link_rate else ""))
+            bench.link_rate, error = session.agreed(bench.measure_link)
+            if error:
+                session.say(f"no link rate: {error}")
+    link = f", link {bench.link_rate / 1e9:.0f} GB/s" if bench.link_rate else ""
+    session.say(f"{len(chosen)} rows, {session.ranks} ranks{link}")
 
     bench.machine = machine_of(bench)
     if "ours" in bench.methods:

@@ -1,8 +1,8 @@
 """The rows of the operator tables: which operator at which size, and where the size comes from.
 
-Sizes are those of one rank's product c[M, N] = a[M, K] @ b[K, N]. In an all-gather GEMM ("ag") a is split by rows over the
-ranks before the operator and N is the rank's own part of the columns; in a GEMM reduce-scatter ("rs") K is the rank's own
-part of the sum and c is split by rows after it.
+Sizes are those of one rank's product c[M, N] = a[M, K] @ b[K, N]. In an all-gather GEMM ("ag") a is split by rows over
+the ranks before the operator and N is the rank's own part of the columns; in a GEMM reduce-scatter ("rs") K is the
+rank's own part of the sum and c is split by rows after it.
 """
 from dataclasses import dataclass, replace
 
@@ -74,7 +74,8 @@ def projections(model, ranks):
 
 
 def all_rows(ranks):
-    """Every row, each size once, the tables first. The tables are sizes of one rank, so they do not change with ranks."""
+    """Every row, each size once, the tables first. The tables are sizes of one rank, so they do not change with
+    ranks."""
     found = {}
     for kind, sizes in TABLE_SIZES.items():
         for M, N, K in sizes:
@@ -89,8 +90,8 @@ def all_rows(ranks):
 
 def select(rows, patterns):
     """The rows that any of the patterns names: "all", "table", "models", a kind ("ag", "rs"), a part of a source
-    ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), or several of these joined by "+"
-    that must all hold ("ag+table", "70B+rs"). Raises ValueError for a pattern that names no row."""
+    ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), or several of these joined by
+    "+" that must all hold ("ag+table", "70B+rs"). Raises ValueError for a pattern that names no row."""
 
     def holds(row, word):
         return (word == "all" or word == row.kind or word == row.name or word == row.name.partition(":")[2]
@@ -103,6 +104,6 @@ def select(rows, patterns):
              for pattern in patterns]
     for pattern, words in zip(patterns, split):
         if not any(all(holds(row, word) for word in words) for row in rows):
-            raise ValueError(f"no row is called '{pattern}'; try all, table, models, ag, rs, 70B, QKV, M=4096, 8192x3584x8192, "
-                             "ag:8192x3584x8192, or several joined by '+' that must all hold: ag+table")
+            raise ValueError(f"no row is called '{pattern}'; try all, table, models, ag, rs, 70B, QKV, M=4096, "
+                             "8192x3584x8192, ag:8192x3584x8192, or several joined by '+' that must all hold: ag+table")
     return [row for row in rows if any(all(holds(row, word) for word in words) for words in split)]

@@ -1,6 +1,6 @@
-"""What an operator may choose for a size (tile, warps, stages, chunks, who initiates a transfer, thread blocks), the file of
-measured choices, and the small search that fills it. Needs nothing but the standard library; the search is handed the
-function that measures.
+"""What an operator may choose for a size (tile, warps, stages, chunks, who initiates a transfer, thread blocks), the
+file of measured choices, and the small search that fills it. Needs nothing but the standard library; the search is
+handed the function that measures.
 """
 import json
 import math
@@ -31,7 +31,8 @@ class Choice:
         return {
             "ranks": ranks,
             "kernel.args.M": row.M, "kernel.args.N": row.N, "kernel.args.K": row.K,
-            "kernel.args.BLOCK_M": self.block_m, "kernel.args.BLOCK_N": self.block_n, "kernel.args.BLOCK_K": self.block_k,
+            "kernel.args.BLOCK_M": self.block_m, "kernel.args.BLOCK_N": self.block_n,
+            "kernel.args.BLOCK_K": self.block_k,
             "kernel.args.GROUP_M": self.group_m,
             "launch.warps": self.warps, "launch.stages": self.stages, "launch.workers": self.workers,
             f"communicate.{tensor}.split": self.split, f"communicate.{tensor}.initiator": self.initiator,
@@ -44,8 +45,8 @@ class Choice:
 
     @property
     def name(self):
-        return (f"{self.block_m}x{self.block_n}x{self.block_k} group {self.group_m}, {self.warps} warps, {self.stages} stages, "
-                f"split {self.split}, {self.initiator}, {self.workers} workers")
+        return (f"{self.block_m}x{self.block_n}x{self.block_k} group {self.group_m}, {self.warps} warps, "
+                f"{self.stages} stages, split {self.split}, {self.initiator}, {self.workers} workers")
 
 
     @property
@@ -77,7 +78,8 @@ def default_choice(row, ranks, workers):
     narrow = Choice(block_n=128, warps=4, stages=4, workers=workers)
     choice = wide if tiles(row, wide) >= 2 * workers else narrow
     shard_bytes = row.link_bytes(ranks) // max(1, ranks - 1)
-    splits = [split for split in (1, 2, 4) if shard_bytes // split >= 4 << 20 and fits(replace(choice, split=split), row, ranks)]
+    splits = [split for split in (1, 2, 4)
+              if shard_bytes // split >= 4 << 20 and fits(replace(choice, split=split), row, ranks)]
     return replace(choice, split=max(splits, default=1))
 
 
@@ -107,10 +109,11 @@ FAILURES = 4  # of a search with no success: what fails is not the choice
 
 
 def search(start, walk, allowed, measure, least_gain=0.005):
-    """Coordinate descent from `start`: along each axis of `walk` in turn, the best variation of the best choice so far is
-    kept. `allowed(choice)` leaves out what cannot be good; `measure(choice)` gives microseconds, or None for a choice that
-    failed. A change must gain `least_gain` (a share), so that noise changes nothing. The search ends after FAILURES choices
-    that all failed. Returns (choice, us, {choice: us of all tried}); us is None if nothing could be measured."""
+    """Coordinate descent from `start`: along each axis of `walk` in turn, the best variation of the best choice so far
+    is kept. `allowed(choice)` leaves out what cannot be good; `measure(choice)` gives microseconds, or None for a
+    choice that failed. A change must gain `least_gain` (a share), so that noise changes nothing. The search ends after
+    FAILURES choices that all failed. Returns (choice, us, {choice: us of all tried}); us is None if nothing could be
+    measured."""
     tried = {}
 
     def hopeless():
@@ -151,7 +154,8 @@ def read_tuned(path=TUNED):
     for name, entry in document["choices"].items():
         unknown = set(entry["choice"]) - names
         if unknown:
-            raise ValueError(f"{path}: choice for '{name}' has unknown {', '.join(sorted(unknown))}; a choice has {', '.join(sorted(names))}")
+            raise ValueError(f"{path}: choice for '{name}' has unknown {', '.join(sorted(unknown))}; "
+                             f"a choice has {', '.join(sorted(names))}")
         choices[name] = Choice(**entry["choice"])
     return choices
 
@@ -182,10 +186,10 @@ def sort_key(name):
 
 
 def choose(row, ranks, workers, tuned):
-    """The measured choice for this size, else that of the nearest measured size of the same operator and number of ranks
-    (distance between the logarithms of M, N, K, at most a factor of two over all), else the default. Returns (choice, where
-    it is from). `workers` is the most thread blocks that a rank can have here: fewer than a measured choice has mean that it
-    was measured elsewhere, and it is lowered."""
+    """The measured choice for this size, else that of the nearest measured size of the same operator and number of
+    ranks (distance between the logarithms of M, N, K, at most a factor of two over all), else the default. Returns
+    (choice, where it is from). `workers` is the most thread blocks that a rank can have here: fewer than a measured
+    choice has mean that it was measured elsewhere, and it is lowered."""
     exact = tuned.get(key(row, ranks))
     if exact:
         return lowered(exact, workers), "measured"

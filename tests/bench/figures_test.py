@@ -82,7 +82,8 @@ class Summary(unittest.TestCase):
     def test_in_words(self):
         text = figures.markdown_summary("AG-GEMM, table", self.results)
         self.assertIn("AG-GEMM, table, 3 of 4 rows:", text)
-        self.assertIn("over sequential: geometric mean 1.208, worst 0.980 (ag:4096x3584x8192); rows below 0.98: none", text)
+        self.assertIn("over sequential: geometric mean 1.208, worst 0.980 (ag:4096x3584x8192); "
+                      "rows below 0.98: none", text)
         self.assertIn("rows below 0.98: ag:1024x3584x8192 0.970", text)
 
 
@@ -90,16 +91,19 @@ class Tables(unittest.TestCase):
     def test_columns_of_what_was_tried_and_no_others(self):
         table = figures.markdown_table([
             result({"cublas": 700.4, "sequential": 900, "ours": 750}, link=170, notes={"ours": "128x256, split 2"}),
-            result({"cublas": 80}, (1024, 3584, 8192), link=42.4, errors={"ours": "missed wait\nmore"})], with_sources=False)
+            result({"cublas": 80}, (1024, 3584, 8192), link=42.4, errors={"ours": "missed wait\nmore"})],
+            with_sources=False)
         lines = table.splitlines()
         self.assertEqual(lines[0], "| M x N x K | cuBLAS alone | sequential | ours | link | bound | over sequential "
                                    "| over AsyncTP | of bound |")
-        self.assertEqual(lines[2], "| 8192x3584x8192 | 700 | 900 | 750 (128x256, split 2) | 170 | 700 | 1.20 | - | 0.93 |")
+        self.assertEqual(
+            lines[2], "| 8192x3584x8192 | 700 | 900 | 750 (128x256, split 2) | 170 | 700 | 1.20 | - | 0.93 |")
         self.assertEqual(lines[3], "| 1024x3584x8192 | 80 | - | failed | 42 | 80 | - | - | - |")
         self.assertEqual({line.count("|") for line in lines}, {10})
 
     def test_no_link_column_where_none_was_measured(self):
-        table = figures.markdown_table([result({"cublas": 700, "ours": 750}, sources=("Llama-3 8B O",))], with_sources=True)
+        row = result({"cublas": 700, "ours": 750}, sources=("Llama-3 8B O",))
+        table = figures.markdown_table([row], with_sources=True)
         self.assertNotIn("link", table)
         self.assertIn("| 8192x3584x8192 | Llama-3 8B O | 700 | 750 | 700 |", table)
 
@@ -123,7 +127,8 @@ class Tables(unittest.TestCase):
 class Merged(unittest.TestCase):
     @staticmethod
     def document(results, ranks=2, **machine):
-        return {"title": "T", "machine": machine, "ranks": ranks, "share": False, "results": results, "not_started": ["x"]}
+        return {"title": "T", "machine": machine, "ranks": ranks, "share": False, "results": results,
+                "not_started": ["x"]}
 
     def test_the_last_run_wins_and_rows_stand_in_order(self):
         first = self.document([result({"ours": 1}, (1024, 8192, 3584), "rs"), result({"ours": 2}, (8192, 3584, 8192))],

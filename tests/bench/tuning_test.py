@@ -29,8 +29,8 @@ class Overrides(unittest.TestCase):
                           scatter["launch.workers"]), (128, 4, 5, 128))
 
     def test_unlike_choices_have_unlike_names(self):
-        choices = [Choice(), Choice(block_m=64), Choice(block_n=128), Choice(block_k=128), Choice(group_m=4), Choice(warps=4),
-                   Choice(stages=4), Choice(split=1), Choice(initiator="pull"), Choice(workers=128)]
+        choices = [Choice(), Choice(block_m=64), Choice(block_n=128), Choice(block_k=128), Choice(group_m=4),
+                   Choice(warps=4), Choice(stages=4), Choice(split=1), Choice(initiator="pull"), Choice(workers=128)]
         self.assertEqual(len({choice.name for choice in choices}), len(choices))
 
 
@@ -78,7 +78,8 @@ class Search(unittest.TestCase):
 
     def time(self, choice):
         self.measured.append(choice)
-        cost = {(256, 3): 1.0, (256, 4): 1.3, (128, 4): 0.9, (128, 5): 0.8, (128, 3): 1.1}[choice.block_n, choice.stages]
+        cost = {(256, 3): 1.0, (256, 4): 1.3, (128, 4): 0.9, (128, 5): 0.8, (128, 3): 1.1}[choice.block_n,
+                                                                                            choice.stages]
         cost *= {1: 1.2, 2: 1.0, 4: 0.7, 8: 0.9}[choice.split]
         cost *= {4: 1.0, 8: 0.9, 16: 1.0}[choice.group_m]
         return 100 * cost * (1.5 if choice.initiator == "pull" else 1.0) * (1.03 if choice.workers == 128 else 1.0)
@@ -91,7 +92,8 @@ class Search(unittest.TestCase):
         self.assertEqual(set(self.measured), set(tried))
 
     def test_leaves_out_what_is_not_allowed(self):
-        best, _, tried = tuning.search(Choice(split=1), tuning.axes("ag", [132]), lambda choice: choice.split < 4, self.time)
+        best, _, tried = tuning.search(Choice(split=1), tuning.axes("ag", [132]), lambda choice: choice.split < 4,
+                                       self.time)
         self.assertEqual(best.split, 2)
         self.assertTrue(all(choice.split < 4 for choice in tried))
 
@@ -110,12 +112,14 @@ class Search(unittest.TestCase):
         self.assertIsNotNone(us)
 
     def test_gives_up_where_everything_fails(self):
-        best, us, tried = tuning.search(Choice(), tuning.axes("rs", [132, 128]), lambda choice: True, lambda choice: None)
+        best, us, tried = tuning.search(Choice(), tuning.axes("rs", [132, 128]), lambda choice: True,
+                                        lambda choice: None)
         self.assertEqual((best, us, len(tried)), (Choice(), None, tuning.FAILURES))
 
     def test_noise_changes_nothing(self):
         noise = itertools.cycle([100.0, 99.7, 100.2, 99.6])
-        best, _, _ = tuning.search(Choice(), tuning.axes("ag", [132, 128]), lambda choice: True, lambda choice: next(noise))
+        best, _, _ = tuning.search(Choice(), tuning.axes("ag", [132, 128]), lambda choice: True,
+                                   lambda choice: next(noise))
         self.assertEqual(best, Choice())
 
 
@@ -127,7 +131,8 @@ class TunedFile(unittest.TestCase):
 
     def test_what_is_written_is_read(self):
         first = {tuning.key(LARGE, 2): (Choice(split=4), 2500.125)}
-        second = {tuning.key(SMALL, 2): (Choice(block_n=128, warps=4), 120.0), tuning.key(LARGE, 2): (Choice(split=8), 2400.0)}
+        second = {tuning.key(SMALL, 2): (Choice(block_n=128, warps=4), 120.0),
+                  tuning.key(LARGE, 2): (Choice(split=8), 2400.0)}
         tuning.write_tuned(first, "X", self.path)
         tuning.write_tuned(second, "Y", self.path)
         self.assertEqual(tuning.read_tuned(self.path), {"ag:8192x14336x8192@2": Choice(split=8),

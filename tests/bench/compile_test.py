@@ -1,0 +1,65 @@
+"""Every choice that the benchmark may make is one that Syncopate compiles, and means what it says.
+
+Usage: compile_test.py BINARY SOURCE_DIR
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BINARY, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
+sys.path.insert(0, str(SOURCE / "bench/gpu"))
+import rows
+import tuning
+
+
+def settings(overrides):
+    """As `--set` takes them."""
+    words = []
+    for key, value in overrides.items():
+        words += ["--set", f"{key}={value}"]
+    return words
+
+
+class Compiles(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def compiled(self, row, choice, ranks=2):
+        file = SOURCE / "operators" / tuning.OPERATOR_FILES[row.kind]
+        command = [BINARY, "compile", str(file), "--out", self.folder.name, *settings(choice.overrides(row, ranks))]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, 0, f"{choice.name}: {result.stderr}")
+        return json.loads((pathlib.Path(self.folder.name) / "plan.json").read_text())
+
+    def test_every_variation_of_a_search(self):
+        for kind in ("ag", "rs"):
+            row = rows.Row(kind, 2048, 512, 256, ())
+            for _, variations in tuning.axes(kind, [132, 128]):
+                for vary in variations:
+                    choice = vary(tuning.Choice())
+                    plan = self.compiled(row, choice)
+                    kernel = plan["kernel"]
+                    self.assertEqual((kernel["warps"], kernel["stages"]), (choice.warps, choice.stages))
+                    tiles = tuning.tiles(row, choice)
+                    self.assertEqual(plan["workers"], min(choice.workers, tiles))
+                    transfers = [len(queue["transfers"]) for rank in plan["programs"] for queue in rank["queues"]]
+                    self.assertEqual(sum(transfers), 2 * choice.split)
+
+    def test_the_default_of_every_row(self):
+        for row in [row for row in rows.all_rows(2) if rows.TABLE in row.sources and row.M <= 2048]:
+            self.compiled(row, tuning.default_choice(row, 2, 132))
+
+    def test_a_kernel_is_the_same_text_for_one_rank_and_for_two(self):
+        """What is built ahead, in a group of one rank, is what operators of several use."""
+        for kind in ("ag", "rs"):
+            texts = {self.compiled(rows.Row(kind, 1024, 512, 256, ()), tuning.Choice(), ranks)["kernel"]["fused_source"]
+                     for ranks in (1, 2, 4)}
+            self.assertEqual(len(texts), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
