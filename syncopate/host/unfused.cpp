@@ -31,7 +31,7 @@ class QuietMemory final : public Environment {
     throw UserError(request.where, "the local kernel waits for a signal", "only fused kernels may");
   }
 
-  void raise(int, std::int64_t, std::int64_t, const SourceLocation& where) {
+  void raise(int, std::int64_t, std::int64_t, const SourceLocation& where) override {
     throw UserError(where, "the local kernel raises a signal", "only fused kernels may");
   }
 

@@ -113,18 +113,20 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
           fmt::format("reads elements {} to {} of a runtime table of {}", run.offset, run.offset + run.count, elements),
           where);
   if (buffer == RuntimeBuffer::tiles && !runs.empty()) {
-    // The row that a worker reads says which tile it is about to work on.
-    // The columns for sums come last; a kernel may go back to those of its previous tile, to raise its signals.
-    const auto own = static_cast<std::int64_t>(world_.plan.kernel.axes.size()) + 2;
-    const std::int64_t columns = own + (reduced_buffer(world_.plan) < 0 ? 0 : 9);
-    const std::int64_t slot = runs.front().offset / columns;
-    if (slot != world_.position(agent_) && runs.front().offset % columns < own) {
-      world_.set_position(agent_, slot);
-      event_ = 0;
-      world_.count_tile();
-    }
+    // Index values that a worker reads say which tile it works on; the other columns, of other tiles too, say when to
+    // wait, what to add and what to raise.
+    const auto axes = static_cast<std::int64_t>(world_.plan.kernel.axes.size());
+    const std::int64_t columns = axes + 2 + (reduced_buffer(world_.plan) < 0 ? 0 : 9);
+    if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
   }
   return bytes;
+}
+
+void WorkerAgent::come_to(std::int64_t slot) {
+  if (slot == world_.position(agent_)) return;
+  world_.set_position(agent_, slot);
+  event_ = 0;
+  world_.count_tile();
 }
 
 bool WorkerAgent::wait(const WaitRequest& request) {
@@ -132,6 +134,8 @@ bool WorkerAgent::wait(const WaitRequest& request) {
     fail("waits for something that is not a flag", request.where);
   const int signal = world_.signal_at(rank_, request.slot);
   if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
+  const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
+  if (request.tile >= 0 && request.tile < slots) come_to(request.tile);
   return !hold_up() && world_.wait(agent_, signal, request.expected);
 }
 

@@ -26,7 +26,7 @@ class WorkerAgent final : public Environment {
   std::span<std::byte> access(int buffer, AccessKind kind, std::span<const Run> runs,
                               const SourceLocation& where) override;
   bool wait(const WaitRequest& request) override;
-  void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where);
+  void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where) override;
 
  private:
   /// A signal that the kernel has raised and that others do not see yet: the plan lets them wait until the worker waits
@@ -36,6 +36,8 @@ class WorkerAgent final : public Environment {
     Clock known;
   };
 
+  /// From here on the worker works on a slot.
+  void come_to(std::int64_t slot);
   /// Whether signals are held; if so, they come next.
   bool hold_up();
   /// Lets others see the first. Returns whether more are held.
