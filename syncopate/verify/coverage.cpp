@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
+#include "syncopate/verify/boxes.h"
 #include "syncopate/verify/claim.h"
+#include "syncopate/verify/contributions.h"
 #include "syncopate/verify/describe.h"
 #include "syncopate/verify/placed.h"
 
@@ -16,57 +17,68 @@ namespace {
 
 /// One who fills a part of a buffer in every launch.
 struct Filler {
-  enum class Kind : std::uint8_t { caller, transfer, tile };
+  enum class Kind : std::uint8_t { caller, transfer, tile, slot };
   Kind kind = Kind::caller;
-  int number = 0;  ///< of the transfer or tile
-  Region region;
+  int number = 0;  ///< of the transfer, tile or slot
 };
-
-/// Two fillers that share an element, if there are any. Sorts the fillers.
-std::optional<std::pair<Filler, Filler>> find_overlap(std::vector<Filler>& fillers) {
-  std::stable_sort(fillers.begin(), fillers.end(),
-                   [](const Filler& a, const Filler& b) { return a.region < b.region; });
-  if (fillers.size() < 2) return std::nullopt;
-  if (fillers.front().region.dimensions() == 0) return std::pair(fillers[0], fillers[1]);
-  // A sweep along the first dimension: `open` are those that reach the present place.
-  std::vector<const Filler*> open;
-  for (const Filler& filler : fillers) {
-    std::erase_if(open, [&](const Filler* other) { return other->region[0].end <= filler.region[0].begin; });
-    for (const Filler* other : open)
-      if (other->region.overlaps(filler.region)) return std::pair(*other, filler);
-    open.push_back(&filler);
-  }
-  return std::nullopt;
-}
 
 class CoverageCheck {
  public:
-  explicit CoverageCheck(const PlanIndex& index) : index_(index), plan_(index.plan()) {}
+  CoverageCheck(const PlanIndex& index, const Summands* summands, std::span<const Step> steps)
+      : index_(index), plan_(index.plan()), summands_(summands), steps_(steps) {}
 
   Theorem run() {
     const auto buffers = static_cast<int>(plan_.buffers.size());
     for (int b = 0; b < buffers; ++b) collect_tile_writes(b);
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      for (int b = 0; b < buffers; ++b) check_buffer(rank, b);
+      for (int b = 0; b < buffers; ++b)
+        if (b != index_.staging()) check_buffer(rank, b);
       for (std::size_t r = 0; r < index_.reads().size(); ++r) check_read(rank, static_cast<int>(r));
       for (const int t : index_.from(rank)) check_source(rank, t);
     }
-    return claim_.conclude(
-        fmt::format("{} buffers on {} ranks filled without hole or overlap by callers, {} transfers "
-                    "and {} tiles; {} different tile reads",
-                    buffers, plan_.ranks, index_.transfers(), plan_.tiles.size(), index_.reads().size()));
+    std::string evidence = fmt::format(
+        "{} buffers on {} ranks filled without hole or overlap by callers, {} transfers "
+        "and {} tiles; {} different tile reads",
+        buffers, plan_.ranks, index_.transfers(), plan_.tiles.size(), index_.reads().size());
+    if (summands_ != nullptr) evidence += check_sums();
+    return claim_.conclude(std::move(evidence));
   }
 
  private:
   void collect_tile_writes(int buffer) {
-    std::vector<Filler>& writes = tile_writes_.emplace_back();
+    std::vector<Box<Filler>>& writes = tile_writes_.emplace_back();
     for (std::size_t t = 0; t < plan_.tiles.size(); ++t)
       for (const TileAccess& write : plan_.tiles[t].writes)
         if (write.buffer == buffer && !write.region.empty())
-          writes.push_back({Filler::Kind::tile, static_cast<int>(t), write.region});
+          writes.push_back({write.region, {Filler::Kind::tile, static_cast<int>(t)}});
   }
 
-  std::string name(const Filler& filler) const {
+  /// What tiles fill of a buffer. Of the reduced one each slot fills what it keeps, of the others each tile all that it
+  /// writes, as often as it stands in the order.
+  std::vector<Box<Filler>> tile_fillers(int rank, int buffer) const {
+    std::vector<Box<Filler>> fillers;
+    const std::vector<Slot>& slots = index_.program(rank).slots;
+    if (buffer == index_.reduced()) {
+      for (std::size_t s = 0; s < slots.size(); ++s)
+        for (const Region& region : stored_by(index_, slots[s]))
+          fillers.push_back({region, {Filler::Kind::slot, static_cast<int>(s)}});
+      return fillers;
+    }
+    fillers = tile_writes_[static_cast<std::size_t>(buffer)];
+    if (fillers.empty() || slots.size() == plan_.tiles.size()) return fillers;
+    std::vector<bool> seen(plan_.tiles.size(), false);
+    for (const Slot& slot : slots) {
+      const auto tile = static_cast<std::size_t>(slot.tile);
+      if (seen[tile])
+        for (const TileAccess& write : plan_.tiles[tile].writes)
+          if (write.buffer == buffer && !write.region.empty())
+            fillers.push_back({write.region, {Filler::Kind::tile, slot.tile}});
+      seen[tile] = true;
+    }
+    return fillers;
+  }
+
+  std::string name(int rank, const Filler& filler) const {
     switch (filler.kind) {
       case Filler::Kind::caller:
         return "the caller";
@@ -74,6 +86,8 @@ class CoverageCheck {
         return describe_transfer(index_, filler.number);
       case Filler::Kind::tile:
         return describe_tile(plan_, filler.number);
+      case Filler::Kind::slot:
+        return describe_event(index_, {Event::Kind::slot, rank, filler.number});
     }
     throw InternalError("filler without a kind");
   }
@@ -82,23 +96,24 @@ class CoverageCheck {
 
   void check_buffer(int rank, int b) {
     const Buffer& buffer = plan_.buffer(b);
-    std::vector<Filler> fillers = tile_writes_[static_cast<std::size_t>(b)];
+    std::vector<Box<Filler>> fillers = tile_fillers(rank, b);
     const Region& held = buffer.held[static_cast<std::size_t>(rank)];
-    if (!held.empty()) fillers.push_back({Filler::Kind::caller, 0, held});
+    if (!held.empty()) fillers.push_back({held, {Filler::Kind::caller, 0}});
     for (const int t : index_.into(rank)) {
       const View& destination = index_.transfer(t).destination;
       if (destination.buffer == b && !destination.region.empty())
-        fillers.push_back({Filler::Kind::transfer, t, destination.region});
+        fillers.push_back({destination.region, {Filler::Kind::transfer, t}});
     }
     const auto overlap = find_overlap(fillers);
     claim_.check(!overlap.has_value(), [&] {
       const auto& [one, other] = *overlap;
       return fmt::format("{} on rank {} is filled twice in a launch: by {} and by {}",
-                         where(b, intersect(one.region, other.region)), rank, name(one), name(other));
+                         where(b, intersect(one.region, other.region)), rank, name(rank, one.owner),
+                         name(rank, other.owner));
     });
     const Region demanded = placed_region(buffer.inside, buffer.shape, plan_.ranks, rank);
     std::vector<Region> parts;
-    for (const Filler& filler : fillers) parts.push_back(filler.region);
+    for (const Box<Filler>& filler : fillers) parts.push_back(filler.region);
     check_filled(demanded, parts, !overlap.has_value(), [&](const Region& hole) {
       return fmt::format("the kernel needs {} to be {} on rank {}, but nobody fills {}", buffer.name,
                          demanded.to_string(), rank, where(b, hole));
@@ -108,6 +123,7 @@ class CoverageCheck {
   /// Whether `parts` fill `demanded`. Parts known to be disjoint are only measured.
   template <typename Describe>
   void check_filled(const Region& demanded, const std::vector<Region>& parts, bool disjoint, Describe&& describe) {
+    if (parts.size() == 1 && parts.front() == demanded) return;
     std::int64_t filled = 0;
     for (const Region& part : parts) filled += intersect(part, demanded).volume();
     if (disjoint && filled == demanded.volume()) return;
@@ -140,22 +156,48 @@ class CoverageCheck {
 
   void check_source(int rank, int transfer) {
     const View& source = index_.transfer(transfer).source;
+    if (source.buffer == index_.reduced()) return;  // all of it is filled
     check_arrives(rank, source.buffer, source.region, [&](const Region& hole) {
       return fmt::format("{} sends {} from rank {}, where it is neither put by the caller nor brought by a transfer",
                          describe_transfer(index_, transfer), where(source.buffer, hole), rank);
     });
   }
 
+  /// Every addend is brought by a transfer, and outputs are the sums that they are said to be. Evidence.
+  std::string check_sums() {
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      for (const Reading& reading : summands_->readings(rank)) {
+        std::vector<Region> parts;
+        for (const Arrival& arrival : reading.arrivals) parts.push_back(arrival.part);
+        check_filled(reading.source, parts, false, [&](const Region& hole) {
+          return fmt::format("{} adds {} to {}, but no transfer brings {}",
+                             describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
+                             where(index_.staging(), reading.source), where(index_.reduced(), reading.target),
+                             where(index_.staging(), hole));
+        });
+      }
+    }
+    if (steps_.empty()) return "";
+    const ContributionCount count = check_contributions(index_, *summands_, steps_, claim_);
+    return fmt::format("; {} boxes of summands are added, {} boxes of outputs are the sums that they are said to be",
+                       count.summands, count.sums);
+  }
+
   const PlanIndex& index_;
   const Plan& plan_;
-  std::vector<std::vector<Filler>> tile_writes_;  // [buffer]
+  const Summands* summands_;
+  std::span<const Step> steps_;
+  std::vector<std::vector<Box<Filler>>> tile_writes_;  // [buffer]
   Claim claim_{"coverage",
                "in every launch each element that a rank needs is filled exactly once: inputs by the caller or by one "
-               "transfer, outputs by one tile; and nothing is read or sent that is not filled."};
+               "transfer, outputs by one tile; nothing is read or sent that is not filled; and a reduced output is the "
+               "sum of one summand of each rank, in the order that the plan says."};
 };
 
 }  // namespace
 
-Theorem prove_coverage(const PlanIndex& index) { return CoverageCheck(index).run(); }
+Theorem prove_coverage(const PlanIndex& index, const Summands* summands, std::span<const Step> steps) {
+  return CoverageCheck(index, summands, steps).run();
+}
 
 }  // namespace syncopate

@@ -10,10 +10,14 @@ std::string describe_region(const Plan& plan, int buffer, const Region& region) 
 
 std::string describe_transfer(const PlanIndex& index, int transfer) {
   const Transfer& moved = index.transfer(transfer);
-  return fmt::format(
-      "transfer {}.{} ({} from rank {} to rank {}, at place {} of queue '{}')", moved.operator_rank,
-      moved.operator_index, describe_region(index.plan(), moved.destination.buffer, moved.destination.region),
-      moved.source.rank, moved.destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
+  const View& source = moved.source;
+  const View& destination = moved.destination;
+  const std::string to = source.buffer == destination.buffer
+                             ? ""
+                             : describe_region(index.plan(), destination.buffer, destination.region) + " of ";
+  return fmt::format("transfer {}.{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", moved.operator_rank,
+                     moved.operator_index, describe_region(index.plan(), source.buffer, source.region), source.rank, to,
+                     destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
 }
 
 std::string describe_tile(const Plan& plan, int tile) {
@@ -39,13 +43,19 @@ std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits) {
 }
 
 std::string describe_event(const PlanIndex& index, const Event& event) {
+  const Plan& plan = index.plan();
   switch (event.kind) {
     case Event::Kind::start:
       return fmt::format("the start of rank {}", event.rank);
     case Event::Kind::completion:
       return fmt::format("the completion of rank {}", event.rank);
     case Event::Kind::transfer:
-      return describe_transfer(index, event.transfer);
+      return describe_transfer(index, event.number);
+    case Event::Kind::slot: {
+      const int tile = index.program(event.rank).slots[static_cast<std::size_t>(event.number)].tile;
+      return fmt::format("{} on rank {} ({})", describe_tile(plan, tile), event.rank,
+                         describe_slot(plan, event.number));
+    }
   }
   throw InternalError("event without a kind");
 }

@@ -10,7 +10,8 @@ namespace syncopate {
 
 /// "a[0:128, 0:64]".
 std::string describe_region(const Plan& plan, int buffer, const Region& region);
-/// "transfer 0.1 (a[0:128, 0:64] from rank 0 to rank 1, at place 2 of queue 'rank 0 copy engine 0')".
+/// "transfer 0.1 (a[0:128, 0:64] from rank 0 to rank 1, at place 2 of queue 'rank 0 copy engine 0')"; between buffers
+/// "(c[0:128, 0:64] from rank 0 to c_staging[128:256, 0:64] of rank 1, ...".
 std::string describe_transfer(const PlanIndex& index, int transfer);
 /// "tile (2, 0)".
 std::string describe_tile(const Plan& plan, int tile);
@@ -18,7 +19,7 @@ std::string describe_tile(const Plan& plan, int tile);
 std::string describe_slot(const Plan& plan, int slot);
 /// "'arrival 3' at 1 of 1, 'free' of the launch before" or "nothing".
 std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits);
-/// "the start of rank 1", "the completion of rank 1" or the transfer.
+/// "the start of rank 1", "the completion of rank 1", the transfer, or "tile (2, 0) on rank 1 (slot 5, worker 1)".
 std::string describe_event(const PlanIndex& index, const Event& event);
 
 }  // namespace syncopate

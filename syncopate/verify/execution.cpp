@@ -28,6 +28,7 @@ struct Agent {
   int launch = 0;
   int position = 0;      ///< transfer in the queue; step of the worker; caller: 0 before the start, 1 before completion
   std::size_t wait = 0;  ///< next wait of the current step
+  bool adding = false;   ///< of a worker: has computed its tile, and comes to the waits before it adds
   bool queued = false;   ///< in the list of agents to run
 };
 
@@ -37,15 +38,13 @@ class Machine {
     const auto signals = index.plan().signals.size();
     values_.assign(signals, 0);
     waiting_.resize(signals);
-    for (int rank = 0; rank < index.ranks(); ++rank) agents_.push_back({Agent::Kind::caller, rank, 0, 0, 0, 0, false});
+    for (int rank = 0; rank < index.ranks(); ++rank) agents_.push_back({Agent::Kind::caller, rank});
     for (int rank = 0; rank < index.ranks(); ++rank) {
       const RankProgram& program = index.program(rank);
       first_part_.push_back(static_cast<int>(agents_.size()));
       for (std::size_t q = 0; q < program.queues.size(); ++q)
-        agents_.push_back({Agent::Kind::queue, rank, static_cast<int>(q), 0, 0, 0, false});
-      const int workers =
-          static_cast<int>(std::min(program.slots.size(), static_cast<std::size_t>(index.plan().workers)));
-      for (int w = 0; w < workers; ++w) agents_.push_back({Agent::Kind::worker, rank, w, 0, 0, 0, false});
+        agents_.push_back({Agent::Kind::queue, rank, static_cast<int>(q)});
+      for (int w = 0; w < index.workers_of(rank); ++w) agents_.push_back({Agent::Kind::worker, rank, w});
     }
     first_part_.push_back(static_cast<int>(agents_.size()));
     parts_left_.assign(static_cast<std::size_t>(index.ranks()), 0);
@@ -83,16 +82,12 @@ class Machine {
     ready_.push_back(agent);
   }
 
-  std::size_t slot_of(const Agent& worker) const {
-    return static_cast<std::size_t>(worker.number) +
-           static_cast<std::size_t>(worker.position) * static_cast<std::size_t>(index_.plan().workers);
-  }
+  int slot_of(const Agent& worker) const { return worker.number + worker.position * index_.plan().workers; }
 
   int length_of(const Agent& agent) const {
     if (agent.kind == Agent::Kind::queue) return index_.length_of(index_.queue_agent(agent.rank, agent.number));
-    const auto slots = index_.program(agent.rank).slots.size();
-    const auto workers = static_cast<std::size_t>(index_.plan().workers);
-    return static_cast<int>((slots - static_cast<std::size_t>(agent.number) + workers - 1) / workers);
+    const int slots = static_cast<int>(index_.program(agent.rank).slots.size());
+    return (slots - agent.number - 1) / index_.plan().workers + 1;
   }
 
   /// Queues and workers of a rank.
@@ -101,19 +96,26 @@ class Machine {
   }
 
   Event event_of(const Agent& agent) const {
-    if (agent.kind == Agent::Kind::queue)
-      return {Event::Kind::transfer, agent.rank, index_.transfer_at({agent.rank, agent.number, agent.position})};
-    return {agent.position == 0 ? Event::Kind::start : Event::Kind::completion, agent.rank, 0};
+    switch (agent.kind) {
+      case Agent::Kind::queue:
+        return {Event::Kind::transfer, agent.rank, index_.transfer_at({agent.rank, agent.number, agent.position})};
+      case Agent::Kind::worker:
+        return {Event::Kind::slot, agent.rank, slot_of(agent)};
+      case Agent::Kind::caller:
+        return {agent.position == 0 ? Event::Kind::start : Event::Kind::completion, agent.rank, 0};
+    }
+    throw InternalError("agent without a kind");
   }
 
-  /// The waits before the step that the agent is about to take.
+  /// The waits that the agent comes to next.
   const std::vector<Wait>& waits_of(const Agent& agent) const {
     static const std::vector<Wait> kNone;
     switch (agent.kind) {
       case Agent::Kind::queue:
-        return index_.transfer(event_of(agent).transfer).waits;
+        return index_.transfer(event_of(agent).number).waits;
       case Agent::Kind::worker:
-        return index_.program(agent.rank).slots[slot_of(agent)].waits;
+        return agent.adding ? index_.slot(agent.rank, slot_of(agent)).sum_waits
+                            : index_.slot(agent.rank, slot_of(agent)).waits;
       case Agent::Kind::caller:
         return agent.position == 0 ? kNone : index_.program(agent.rank).completion_waits;
     }
@@ -159,13 +161,17 @@ class Machine {
     const int length = length_of(agent);
     while (agent.position < length) {
       if (!pass_waits(number)) return;
-      ++steps_taken_;
-      if (agent.kind == Agent::Kind::queue) {
-        const Event event = event_of(agent);
-        steps_.push_back({agent.launch, event});
-        raise(index_.transfer(event.transfer).signals);
+      if (agent.kind == Agent::Kind::worker && !agent.adding) {
+        agent.adding = true;
+        continue;
       }
+      ++steps_taken_;
+      const Event event = event_of(agent);
+      const bool is_slot = event.kind == Event::Kind::slot;
+      if (!is_slot || index_.has_sums()) steps_.push_back({agent.launch, event});
+      agent.adding = false;
       ++agent.position;
+      raise(is_slot ? index_.slot(event.rank, event.number).signals : index_.transfer(event.number).signals);
     }
     if (--parts_left_[static_cast<std::size_t>(agent.rank)] == 0) wake(agent.rank);
   }
@@ -200,16 +206,7 @@ class Machine {
 
   bool finished(int agent) const { return at(agent).position >= length_of(at(agent)); }
 
-  std::string name_of_step(const Agent& agent) const {
-    const Plan& plan = index_.plan();
-    if (agent.kind == Agent::Kind::worker) {
-      const auto slot = slot_of(agent);
-      const int tile = index_.program(agent.rank).slots[slot].tile;
-      return fmt::format("{} on rank {} ({})", describe_tile(plan, tile), agent.rank,
-                         describe_slot(plan, static_cast<int>(slot)));
-    }
-    return describe_event(index_, event_of(agent));
-  }
+  std::string name_of_step(const Agent& agent) const { return describe_event(index_, event_of(agent)); }
 
   /// The agent that has yet to make a raise that `agent` needs, or -1 if nobody will.
   int raiser_for(const Agent& agent, const Wait& wait) const {
@@ -218,15 +215,23 @@ class Machine {
       const Event& event = raise.event;
       const Agent& caller = at(event.rank);
       if (caller.launch > launch) continue;  // it has completed that launch
-      if (event.kind != Event::Kind::transfer) {
+      const bool by_caller = event.kind == Event::Kind::start || event.kind == Event::Kind::completion;
+      if (by_caller) {
         if (caller.launch < launch || caller.position <= index_.position_of(event)) return event.rank;
         continue;
       }
-      const int queue = first_part_[static_cast<std::size_t>(event.rank)] + index_.place(event.transfer).queue;
       if (caller.launch < launch || caller.position == 0) return event.rank;
-      if (at(queue).position <= raise.position) return queue;
+      if (const int part = part_of(event); at(part).position <= raise.position) return part;
     }
     return -1;
+  }
+
+  /// The queue or worker that a transfer or slot belongs to.
+  int part_of(const Event& event) const {
+    const int first = first_part_[static_cast<std::size_t>(event.rank)];
+    if (event.kind == Event::Kind::transfer) return first + index_.place(event.number).queue;
+    const int queues = static_cast<int>(index_.program(event.rank).queues.size());
+    return first + queues + event.number % index_.plan().workers;
   }
 
   /// Follows what blocks what until an agent comes again, or until a raise that nobody will make.
@@ -247,8 +252,9 @@ class Machine {
       }
       const Wait& wait = waits_of(blocked)[blocked.wait];
       const Signal& signal = index_.signal(wait.signal);
-      const std::string waits = fmt::format("{} waits in launch {} for '{}' to reach {}", name_of_step(blocked),
-                                            blocked.launch + 1, signal.name, expected(blocked, wait));
+      const std::string waits =
+          fmt::format("{} waits in launch {}{} for '{}' to reach {}", name_of_step(blocked), blocked.launch + 1,
+                      blocked.adding ? ", before it adds," : "", signal.name, expected(blocked, wait));
       const int raiser = raiser_for(blocked, wait);
       if (raiser < 0) {
         lines.push_back(fmt::format("{}; it is at {} and nobody is left to raise it", waits,

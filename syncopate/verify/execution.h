@@ -2,7 +2,8 @@
 //
 // A step that can be taken stays possible whatever the others do: counters only grow and agents take their steps in a
 // fixed order. So all interleavings that go on as long as possible take the same steps, and one of them decides for
-// all.
+// all. It raises the signals of a slot at once; a worker that raises them later, before it waits for anything else and
+// before it ends, can only be stuck where this run is (docs/verifier.md).
 #pragma once
 
 #include <vector>
@@ -21,9 +22,9 @@ struct Step {
 };
 
 struct Execution {
-  Theorem theorem;  ///< no deadlock; the counter-example is a cycle of waits, or a raise that never comes
-  std::vector<Step>
-      steps;  ///< starts, transfers and completions in a possible order; all of them if there is no deadlock
+  Theorem theorem;          ///< no deadlock; the counter-example is a cycle of waits, or a raise that never comes
+  std::vector<Step> steps;  ///< starts, transfers, completions and, in plans with sums, slots, in a possible order; all
+                            ///< of them if there is no deadlock
 };
 
 Execution carry_out(const PlanIndex& index);

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "syncopate/verify/boxes.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/placed.h"
 
@@ -40,7 +41,7 @@ class FormCheck {
 
   Theorem run() {
     // Later checks index with what earlier ones have found to be in range.
-    if (sizes() && buffers() && signals() && tiles())
+    if (sizes() && buffers() && signals() && tiles() && sums())
       for (int rank = 0; rank < plan_.ranks; ++rank) check_program(rank);
     return claim_.conclude(
         fmt::format("{} ranks, {} buffers, {} signals, {} tiles, {} transfers, {} waits; a transfer "
@@ -65,9 +66,34 @@ class FormCheck {
   }
 
   bool buffers() {
-    for (const Buffer& buffer : plan_.buffers)
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      const Buffer& buffer = plan_.buffers[b];
       if (!shape_is_good(buffer) || !held_is_good(buffer)) return false;
-    return true;
+      if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
+      if (buffer.staging_for != -1 && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
+    }
+    return staging_ < 0 || staging_is_good(plan_.buffer(staging_));
+  }
+
+  bool is_the_only(int& known, int buffer, std::string_view kind) {
+    if (known < 0) return known = buffer, true;
+    return require(false, "{} and {} are both {} buffers; a plan has at most one", plan_.buffer(known).name,
+                   plan_.buffer(buffer).name, kind);
+  }
+
+  bool staging_is_good(const Buffer& staging) {
+    return require(reduced_ >= 0 && staging.staging_for == reduced_,
+                   "buffer {} is to receive summands of buffer number {}, which is not reduced", staging.name,
+                   staging.staging_for) &&
+           require(staging.dtype == plan_.buffer(reduced_).dtype,
+                   "buffer {} has {} elements and receives summands of {}, which has {}", staging.name,
+                   name_of(staging.dtype), plan_.buffer(reduced_).name, name_of(plan_.buffer(reduced_).dtype)) &&
+           holds_nothing(staging);
+  }
+
+  bool holds_nothing(const Buffer& buffer) {
+    return require(std::all_of(buffer.held.begin(), buffer.held.end(), [](const Region& r) { return r.empty(); }),
+                   "the caller puts something into buffer {}, which the operator fills", buffer.name);
   }
 
   bool shape_is_good(const Buffer& buffer) {
@@ -85,18 +111,20 @@ class FormCheck {
       return placement.kind != Placement::Kind::shard ||
              (placement.dimension >= 0 && static_cast<std::size_t>(placement.dimension) < buffer.shape.size());
     };
-    return require(dimension_exists(buffer.before) && dimension_exists(buffer.inside),
+    return require(dimension_exists(buffer.before) && dimension_exists(buffer.inside) && dimension_exists(buffer.after),
                    "buffer {} is sharded along a dimension that it does not have", buffer.name) &&
-           require(buffer.before == buffer.inside || (buffer.before.kind != Placement::Kind::partial_sum &&
-                                                      buffer.inside.kind != Placement::Kind::partial_sum),
-                   "buffer {} holds partial sums, which only reductions change, and transfers do not reduce",
-                   buffer.name);
+           require(buffer.is_reduced() || buffer.before.kind != Placement::Kind::partial_sum,
+                   "buffer {} holds partial sums before the operator, and only what its kernel computes is reduced",
+                   buffer.name) &&
+           require(!buffer.is_reduced() || buffer.after.kind != Placement::Kind::partial_sum,
+                   "buffer {} holds partial sums, which nothing says how to add up", buffer.name);
   }
 
   bool held_is_good(const Buffer& buffer) {
     if (!require(buffer.held.size() == static_cast<std::size_t>(plan_.ranks),
                  "buffer {} says what {} ranks hold; the plan is for {}", buffer.name, buffer.held.size(), plan_.ranks))
       return false;
+    if (buffer.is_reduced() && !holds_nothing(buffer)) return false;
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       const Region& held = buffer.held[static_cast<std::size_t>(rank)];
       if (!region_is_good(buffer, held, [&] { return fmt::format("what rank {} holds", rank); })) return false;
@@ -166,7 +194,71 @@ class FormCheck {
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
       return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", describe(tile),
                      access.buffer, plan_.buffers.size()) &&
+             require(access.buffer != staging_, "{} uses {}, which is for summands on their way", describe(tile),
+                     plan_.buffer(access.buffer).name) &&
              region_is_good(plan_.buffer(access.buffer), access.region, [&] { return describe(tile); });
+    });
+  }
+
+  bool sums() {
+    for (const Sum& sum : plan_.sums) {
+      if (!require(sum.buffer == reduced_ && reduced_ >= 0, "a sum is said of buffer number {}, which is not reduced",
+                   sum.buffer) ||
+          !require(in_range(sum.rank, plan_.programs), "a sum is said to be on rank {}; ranks are 0 to {}", sum.rank,
+                   plan_.ranks - 1))
+        return false;
+      const Buffer& buffer = plan_.buffer(sum.buffer);
+      const auto owner = [&] { return fmt::format("a sum on rank {}", sum.rank); };
+      if (!region_is_good(buffer, sum.region, owner)) return false;
+      const Region output = placed_region(buffer.after, buffer.shape, plan_.ranks, sum.rank);
+      if (!require(output.contains(sum.region), "a sum on rank {} is said of {}{}; the rank's output is {}", sum.rank,
+                   buffer.name, sum.region.to_string(), output.to_string()) ||
+          !order_is_good(sum))
+        return false;
+    }
+    for (int rank = 0; rank < plan_.ranks && reduced_ >= 0; ++rank) check_sums_cover(rank, plan_.buffer(reduced_));
+    return true;
+  }
+
+  /// Every rank once. Visits at most twice as many nodes as there are ranks, however deep they stand.
+  bool order_is_good(const Sum& sum) {
+    std::vector<bool> named(plan_.programs.size(), false);
+    std::vector<const SumOrder*> open{&sum.order};
+    while (!open.empty()) {
+      const SumOrder& order = *open.back();
+      open.pop_back();
+      if (order.terms.empty()) {
+        if (!require(in_range(order.rank, plan_.programs) && !named[static_cast<std::size_t>(order.rank)],
+                     "the order of a sum on rank {} names rank {}, which {}", sum.rank, order.rank,
+                     in_range(order.rank, plan_.programs) ? "is there twice" : "does not exist"))
+          return false;
+        named[static_cast<std::size_t>(order.rank)] = true;
+      } else if (!require(order.terms.size() > 1, "the order of a sum on rank {} has a sum of one term", sum.rank)) {
+        return false;
+      }
+      for (const SumOrder& term : order.terms) open.push_back(&term);
+    }
+    const auto missing = std::find(named.begin(), named.end(), false) - named.begin();
+    return require(missing == std::ssize(named), "the order of a sum on rank {} leaves out rank {}", sum.rank, missing);
+  }
+
+  void check_sums_cover(int rank, const Buffer& buffer) {
+    std::vector<Box<int>> parts;
+    std::vector<Region> regions;
+    for (const Sum& sum : plan_.sums) {
+      if (sum.rank != rank || sum.region.empty()) continue;
+      parts.push_back({sum.region, 0});
+      regions.push_back(sum.region);
+    }
+    const auto overlap = find_overlap(parts);
+    claim_.check(!overlap.has_value(), [&] {
+      return fmt::format("two sums are said of {}{} on rank {}", buffer.name,
+                         intersect(overlap->first.region, overlap->second.region).to_string(), rank);
+    });
+    const auto holes = uncovered(placed_region(buffer.after, buffer.shape, plan_.ranks, rank), regions);
+    claim_.check(holes.empty(), [&] {
+      return fmt::format("nothing says what the sum in {}{} on rank {} is", buffer.name, holes.front().to_string(),
+                         rank);
     });
   }
 
@@ -196,14 +288,40 @@ class FormCheck {
     require(transfer.source.rank == rank || transfer.destination.rank == rank,
             "{} goes from rank {} to rank {}, but its queue belongs to rank {}", name(), transfer.source.rank,
             transfer.destination.rank, rank);
+    if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
+      return check_summands(rank, transfer, name);
     if (!require(transfer.source.buffer == transfer.destination.buffer, "{} goes from buffer {} to buffer {}", name(),
-                 buffer.name, plan_.buffer(transfer.destination.buffer).name))
+                 buffer.name, plan_.buffer(transfer.destination.buffer).name) ||
+        !require(transfer.source.buffer != staging_ && transfer.source.buffer != reduced_,
+                 "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name(),
+                 buffer.name))
       return;
     require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name(), buffer.name);
     require(transfer.source.region == transfer.destination.region,
             "{} moves {}{} to {}: the elements of a tensor keep their places", name(), buffer.name,
             transfer.source.region.to_string(), transfer.destination.region.to_string());
     most_runs_ = std::max(most_runs_, runs_of(transfer.destination.region, buffer.shape));
+  }
+
+  /// From the reduced buffer to the staging buffer. The end that is not on the queue's rank is reached as a peer's.
+  template <typename Owner>
+  void check_summands(int rank, const Transfer& transfer, Owner&& name) {
+    for (const View* view : {&transfer.source, &transfer.destination})
+      require(view->rank == rank || plan_.buffer(view->buffer).symmetric,
+              "{} reaches for {} of rank {}, which is local: peers cannot reach it", name(),
+              plan_.buffer(view->buffer).name, view->rank);
+    require(equal_extents(transfer.source.region, transfer.destination.region),
+            "{} moves {} to {}, a box of another size", name(), transfer.source.region.to_string(),
+            transfer.destination.region.to_string());
+    most_runs_ = std::max({most_runs_, runs_of(transfer.source.region, plan_.buffer(reduced_).shape),
+                           runs_of(transfer.destination.region, plan_.buffer(staging_).shape)});
+  }
+
+  static bool equal_extents(const Region& a, const Region& b) {
+    if (a.dimensions() != b.dimensions()) return false;
+    for (int d = 0; d < a.dimensions(); ++d)
+      if (a[d].size() != b[d].size()) return false;
+    return true;
   }
 
   template <typename Owner>
@@ -217,14 +335,50 @@ class FormCheck {
 
   void check_slots(int rank, const std::vector<Slot>& slots) {
     std::vector<int> times(plan_.tiles.size(), 0);
+    std::vector<int> cut(plan_.tiles.size(), 0);
     for (std::size_t s = 0; s < slots.size(); ++s) {
-      check_waits(rank, slots[s].waits, [&] { return fmt::format("slot {} of rank {}", s, rank); });
-      if (require(in_range(slots[s].tile, plan_.tiles), "slot {} of rank {} is for tile number {} of {}", s, rank,
-                  slots[s].tile, plan_.tiles.size()))
-        ++times[static_cast<std::size_t>(slots[s].tile)];
+      const Slot& slot = slots[s];
+      const auto name = [&] { return fmt::format("slot {} of rank {}", s, rank); };
+      check_waits(rank, slot.waits, name);
+      if (reduced_ >= 0)
+        check_sums(rank, slot, name);
+      else
+        require(slot == Slot{slot.tile, slot.waits, {}, {}, {}, 0, {}},
+                "{} takes part in a sum, and nothing is reduced", name());
+      if (!require(in_range(slot.tile, plan_.tiles), "{} is for tile number {} of {}", name(), slot.tile,
+                   plan_.tiles.size()))
+        continue;
+      ++times[static_cast<std::size_t>(slot.tile)];
+      if (slot.kept.dimensions() > 0) ++cut[static_cast<std::size_t>(slot.tile)];
     }
+    // Tiles that are cut may stand in the order several times; coverage looks at what of them is kept.
     for (std::size_t t = 0; t < times.size(); ++t)
-      require(times[t] == 1, "rank {} computes {} {} times", rank, describe(plan_.tiles[t]), times[t]);
+      require(times[t] == 1 || (times[t] > 0 && cut[t] == times[t]), "rank {} computes {} {} times", rank,
+              describe(plan_.tiles[t]), times[t]);
+  }
+
+  template <typename Owner>
+  void check_sums(int rank, const Slot& slot, Owner&& name) {
+    const Buffer& reduced = plan_.buffer(reduced_);
+    check_waits(rank, slot.sum_waits, name);
+    check_raises(slot.signals, name);
+    if (slot.kept.dimensions() > 0) check_contiguous(reduced, slot.kept, name);
+    require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
+            "{} adds its own value at place {} of {} addends", name(), slot.own_place, slot.addends.size());
+    if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name())) return;
+    for (const Addend& addend : slot.addends) {
+      check_contiguous(reduced, addend.target, name);
+      check_contiguous(plan_.buffer(staging_), addend.source, name);
+      require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name(),
+              addend.source.to_string(), addend.target.to_string());
+    }
+  }
+
+  template <typename Owner>
+  void check_contiguous(const Buffer& buffer, const Region& region, Owner&& name) {
+    if (!region_is_good(buffer, region, name)) return;
+    require(runs_of(region, buffer.shape) <= 1, "{}: {}{} is not contiguous in memory", name(), buffer.name,
+            region.to_string());
   }
 
   template <typename Owner>
@@ -256,10 +410,14 @@ class FormCheck {
   }
 
   const Plan& plan_;
-  Claim claim_{"form",
-               "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
-               "buffer from or to the rank of their queue, every rank has every tile once, every signal has a place of "
-               "its own and every wait is on a signal of the waiter's rank."};
+  Claim claim_{
+      "form",
+      "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
+      "buffer, or of the reduced buffer to its staging buffer, from or to the rank of their queue, every rank "
+      "has every tile once, or cut, every sum has an order that names each rank once, every signal has a place "
+      "of its own and every wait is on a signal of the waiter's rank."};
+  int reduced_ = -1;
+  int staging_ = -1;
   std::int64_t transfers_ = 0;
   std::int64_t waits_ = 0;
   std::int64_t most_runs_ = 0;

@@ -23,11 +23,11 @@ Event filling_event(const PlanIndex& index, int rank, const Source& source) {
 }
 
 std::string raises_of(const PlanIndex& index, const Event& event) {
-  if (event.kind == Event::Kind::transfer && index.transfer(event.transfer).signals.empty()) return "raises no signal";
   std::string text;
   const std::vector<int>* raised = nullptr;
-  if (event.kind == Event::Kind::transfer) raised = &index.transfer(event.transfer).signals;
+  if (event.kind == Event::Kind::transfer) raised = &index.transfer(event.number).signals;
   if (event.kind == Event::Kind::start) raised = &index.program(event.rank).start_signals;
+  if (event.kind == Event::Kind::slot) raised = &index.slot(event.rank, event.number).signals;
   if (event.kind == Event::Kind::completion) raised = &index.program(event.rank).completion_signals;
   for (const int signal : *raised) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", index.signal(signal).name);
   return text.empty() ? "raises no signal" : "raises " + text;
@@ -37,16 +37,24 @@ std::string raises_of(const PlanIndex& index, const Event& event) {
 
 class ReadCheck {
  public:
-  ReadCheck(const PlanIndex& index, const Order& order) : index_(index), order_(order), plan_(index.plan()) {}
+  ReadCheck(const PlanIndex& index, const Order& order, const Summands* summands)
+      : index_(index), order_(order), plan_(index.plan()), summands_(summands) {}
 
   Theorem run() {
-    for (int t = 0; t < index_.transfers(); ++t) check_transfer(t);
-    for (int rank = 0; rank < plan_.ranks; ++rank) check_tiles(rank);
+    for (int t = 0; t < index_.transfers(); ++t) {
+      check_transfer(t);
+      if (summands_ != nullptr && index_.transfer(t).source.buffer == index_.reduced()) check_stored(t);
+    }
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      check_tiles(rank);
+      if (summands_ == nullptr) continue;
+      for (const Reading& reading : summands_->readings(rank)) check_added(rank, reading);
+    }
     const Order::WaitCount waits = order_.count_waits();
-    return claim_.conclude(
-        fmt::format("{} parts of tile reads and {} of transfer sources are there in time; {} waits, "
-                    "{} of them redundant",
-                    tile_parts_, transfer_parts_, waits.all, waits.redundant));
+    std::string evidence = fmt::format("{} parts of tile reads and {} of transfer sources are there in time",
+                                       tile_parts_, transfer_parts_);
+    if (summands_ != nullptr) evidence += fmt::format(", and so are {} boxes of summands", added_);
+    return claim_.conclude(fmt::format("{}; {} waits, {} of them redundant", evidence, waits.all, waits.redundant));
   }
 
  private:
@@ -67,21 +75,63 @@ class ReadCheck {
     }
   }
 
+  /// What a transfer sends of the reduced buffer has been stored.
+  void check_stored(int t) {
+    const View& view = index_.transfer(t).source;
+    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+      ++transfer_parts_;
+      const Event stored{Event::Kind::slot, view.rank, slot};
+      claim_.check(order_.before({stored, 1}, {transfer_event(index_, t), 1}), [&] {
+        return fmt::format(
+            "{} may send {} before it is there. Order of events: 1. it has waited for {}; 2. it reads {} on rank {}; "
+            "3. only then {} stores it and {}",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, part),
+            describe_waits(plan_, index_.transfer(t).waits), describe_region(plan_, view.buffer, part), view.rank,
+            describe_event(index_, stored), raises_of(index_, stored));
+      });
+    });
+  }
+
+  /// What a slot adds has come before. Transfers that may overwrite it are no concern of this theorem.
+  void check_added(int rank, const Reading& reading) {
+    ++added_;
+    std::vector<Region> there;
+    for (const Arrival& arrival : reading.arrivals)
+      if (arrival.when == Arrival::When::before) there.push_back(arrival.part);
+    if (there.size() == 1 && reading.arrivals.size() == 1) return;
+    const std::vector<Region> missing = uncovered(reading.source, there);
+    for (const Arrival& arrival : reading.arrivals) {
+      const bool is_missed = std::any_of(missing.begin(), missing.end(),
+                                         [&](const Region& region) { return region.overlaps(arrival.part); });
+      const bool is_early = arrival.when == Arrival::When::after       ? is_missed
+                            : arrival.when == Arrival::When::unordered ? Summands::is_meant(reading, arrival)
+                                                                       : false;
+      claim_.check(!is_early, [&] {
+        const Event moved = transfer_event(index_, arrival.transfer);
+        return fmt::format(
+            "{} may add {} to {} before it is there. Order of events: 1. rank {} starts the launch; 2. the worker, "
+            "which "
+            "has waited for {}, adds what it finds; 3. only then comes {}, which brings the summands and {}",
+            describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
+            describe_region(plan_, index_.staging(), arrival.part),
+            describe_region(plan_, index_.reduced(), Summands::added_to(reading, arrival.part)), rank,
+            describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), true)),
+            describe_event(index_, moved), raises_of(index_, moved));
+      });
+    }
+  }
+
   void check_tiles(int rank) {
     std::vector<std::vector<Source>> sources;
     for (const TileAccess& read : index_.reads()) sources.push_back(sources_of(index_, rank, read.buffer, read.region));
-    const std::vector<Slot>& slots = index_.program(rank).slots;
-    const auto workers = static_cast<std::size_t>(plan_.workers);
-    const auto start = order_.clock_of({{Event::Kind::start, rank, 0}, 1});
-    for (std::size_t worker = 0; worker < std::min(workers, slots.size()); ++worker) {
-      Order::Clock clock(start.begin(), start.end());
-      for (std::size_t s = worker; s < slots.size(); s += workers) {
-        for (const Wait& wait : slots[s].waits) order_.learn(clock, wait, 1);
-        for (const int read : index_.reads_of(slots[s].tile))
-          for (const Source& source : sources[static_cast<std::size_t>(read)])
-            check_tile(rank, s, index_.reads()[static_cast<std::size_t>(read)], source, clock);
-      }
-    }
+    const auto at_reads = [&](int slot, const Order::Clock& clock) {
+      for (const int read : index_.reads_of(index_.slot(rank, slot).tile))
+        for (const Source& source : sources[static_cast<std::size_t>(read)])
+          check_tile(rank, static_cast<std::size_t>(slot), index_.reads()[static_cast<std::size_t>(read)], source,
+                     clock);
+    };
+    for (int worker = 0; worker < index_.workers_of(rank); ++worker)
+      order_.walk_worker(rank, worker, 1, at_reads, [](int, const Order::Clock&) {});
   }
 
   void check_tile(int rank, std::size_t slot, const TileAccess& read, const Source& source, const Order::Clock& clock) {
@@ -94,44 +144,55 @@ class ReadCheck {
           "worker, which has waited for {}, runs the tile, which reads {}; 3. only then comes {}, which brings {} and "
           "{}",
           describe_tile(plan_, index_.program(rank).slots[slot].tile), rank, describe_slot(plan_, number),
-          describe_region(plan_, read.buffer, source.region), rank, describe_waits(plan_, waits_until(rank, slot)),
-          describe_region(plan_, read.buffer, read.region), describe_event(index_, filled),
-          describe_region(plan_, read.buffer, source.region), raises_of(index_, filled));
+          describe_region(plan_, read.buffer, source.region), rank,
+          describe_waits(plan_, waits_until(rank, slot, false)), describe_region(plan_, read.buffer, read.region),
+          describe_event(index_, filled), describe_region(plan_, read.buffer, source.region),
+          raises_of(index_, filled));
     });
   }
 
-  /// All that the worker of `slot` has waited for, up to and including the slot.
-  std::vector<Wait> waits_until(int rank, std::size_t slot) const {
+  /// All that the worker of `slot` has waited for, up to and including the slot, until it reads or until it adds.
+  std::vector<Wait> waits_until(int rank, std::size_t slot, bool adds) const {
     const std::vector<Slot>& slots = index_.program(rank).slots;
     const auto workers = static_cast<std::size_t>(plan_.workers);
     std::vector<Wait> waits;
-    for (std::size_t s = slot % workers; s <= slot; s += workers)
+    for (std::size_t s = slot % workers; s <= slot; s += workers) {
       waits.insert(waits.end(), slots[s].waits.begin(), slots[s].waits.end());
+      if (s < slot || adds) waits.insert(waits.end(), slots[s].sum_waits.begin(), slots[s].sum_waits.end());
+    }
     return waits;
   }
 
   const PlanIndex& index_;
   const Order& order_;
   const Plan& plan_;
+  const Summands* summands_;
   std::int64_t tile_parts_ = 0;
   std::int64_t transfer_parts_ = 0;
+  std::int64_t added_ = 0;
   Claim claim_{"no read before its data",
-               "what a tile or a transfer reads has been put there by the caller or brought by a transfer, in the same "
-               "launch, before the read begins."};
+               "what a tile or a transfer reads has been put there by the caller, brought by a transfer or stored by "
+               "tiles, in the same launch, before the read begins."};
 };
 
 // Overwrites.
 
 class OverwriteCheck {
  public:
-  OverwriteCheck(const PlanIndex& index, const Order& order) : index_(index), order_(order), plan_(index.plan()) {}
+  OverwriteCheck(const PlanIndex& index, const Order& order, const Summands* summands)
+      : index_(index), order_(order), plan_(index.plan()), summands_(summands) {}
 
   Theorem run() {
     for (int t = 0; t < index_.transfers(); ++t) {
       check_tiles_read_before(t);
       check_transfers_read_before(t);
     }
-    for (int rank = 0; rank < plan_.ranks; ++rank) check_completion(rank);
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      check_completion(rank);
+      if (summands_ == nullptr) continue;
+      for (const Box<int>& fill : summands_->fills(rank).all()) check_refills(rank, fill.owner);
+      for (const Reading& reading : summands_->readings(rank)) check_added_before(rank, reading);
+    }
     return claim_.conclude(fmt::format(
         "{} transfers overwrite nothing that {} readers of the launch before may still read; {} transfers have ended "
         "when the ranks whose buffers they use complete a launch",
@@ -186,6 +247,44 @@ class OverwriteCheck {
     }
   }
 
+  /// Transfers that fill the same place of a staging buffer follow each other, within a launch and to the next.
+  void check_refills(int rank, int t) {
+    const View& view = index_.transfer(t).destination;
+    const Event event = transfer_event(index_, t);
+    summands_->fills(rank).for_each_in(view.region, [&](int other, const Region& part) {
+      const Event next = transfer_event(index_, other);
+      const bool in_launch = other <= t || order_.before({event, 1}, {next, 1}) || order_.before({next, 1}, {event, 1});
+      const bool in_next = order_.before({event, 0}, {next, 1});
+      claim_.check(in_launch && in_next, [&] {
+        return fmt::format(
+            "{} and {} may write {} on rank {} at the same time, or in any order. Order of events: 1. the former "
+            "begins "
+            "in launch e; 2. the latter, which has waited for {}, begins in launch e{}",
+            describe_transfer(index_, t), describe_transfer(index_, other), describe_region(plan_, view.buffer, part),
+            rank, describe_waits(plan_, waits_until(other)), in_launch ? " + 1" : "");
+      });
+    });
+  }
+
+  /// What a slot adds is not overwritten in the same launch, nor in the next, until it has been added.
+  void check_added_before(int rank, const Reading& reading) {
+    ++readers_;
+    const Event adding{Event::Kind::slot, rank, reading.slot};
+    for (const Arrival& arrival : reading.arrivals) {
+      const Event moved = transfer_event(index_, arrival.transfer);
+      const bool in_launch = arrival.when != Arrival::When::unordered || Summands::is_meant(reading, arrival);
+      const bool in_next = order_.before({adding, 0}, {moved, 1});
+      claim_.check(in_launch && in_next, [&] {
+        return fmt::format(
+            "{} may overwrite {} while rank {} still adds it. Order of events: 1. {} begins to add in launch e; 2. the "
+            "transfer, which has waited for {}, writes its data of launch e{}; 3. the tile reads it",
+            describe_transfer(index_, arrival.transfer), describe_region(plan_, index_.staging(), arrival.part), rank,
+            describe_event(index_, adding), describe_waits(plan_, waits_until(arrival.transfer)),
+            in_launch ? " + 1" : "");
+      });
+    }
+  }
+
   /// Nothing still uses the buffers of a rank when its launch is complete.
   void check_completion(int rank) {
     const Event completion{Event::Kind::completion, rank, 0};
@@ -226,18 +325,23 @@ class OverwriteCheck {
   const PlanIndex& index_;
   const Order& order_;
   const Plan& plan_;
+  const Summands* summands_;
   std::int64_t readers_ = 0;
   std::int64_t touching_ = 0;
   Claim claim_{
       "no overwrite of live data",
-      "what is read in a launch is overwritten in the next one, by a transfer or by the caller, only after the "
+      "what is read in a launch is overwritten, by a transfer or in the next launch by the caller, only after the "
       "read has ended; a launch that is complete on a rank leaves nothing running in its buffers."};
 };
 
 }  // namespace
 
-Theorem prove_no_early_read(const PlanIndex& index, const Order& order) { return ReadCheck(index, order).run(); }
+Theorem prove_no_early_read(const PlanIndex& index, const Order& order, const Summands* summands) {
+  return ReadCheck(index, order, summands).run();
+}
 
-Theorem prove_no_overwrite(const PlanIndex& index, const Order& order) { return OverwriteCheck(index, order).run(); }
+Theorem prove_no_overwrite(const PlanIndex& index, const Order& order, const Summands* summands) {
+  return OverwriteCheck(index, order, summands).run();
+}
 
 }  // namespace syncopate

@@ -6,8 +6,10 @@
 
 namespace syncopate {
 
-PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan) {
+PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {
   number_transfers();
+  if (has_sums()) number_workers();
+  agents_ = static_cast<int>(lengths_.size());
   collect_raises();
   collect_waits();
   collect_reads();
@@ -27,9 +29,16 @@ int PlanIndex::transfer_at(const Place& at) const {
 }
 
 int PlanIndex::agent_of(const Event& event) const {
-  if (event.kind != Event::Kind::transfer) return event.rank;
-  const Place& at = place(event.transfer);
-  return queue_agent(at.rank, at.queue);
+  switch (event.kind) {
+    case Event::Kind::start:
+    case Event::Kind::completion:
+      return event.rank;
+    case Event::Kind::transfer:
+      return queue_agent(place(event.number).rank, place(event.number).queue);
+    case Event::Kind::slot:
+      return worker_agent(event.rank, event.number % plan_->workers);
+  }
+  throw InternalError("event without a kind");
 }
 
 int PlanIndex::position_of(const Event& event) const {
@@ -39,13 +48,23 @@ int PlanIndex::position_of(const Event& event) const {
     case Event::Kind::completion:
       return 1;
     case Event::Kind::transfer:
-      return place(event.transfer).position;
+      return place(event.number).position;
+    case Event::Kind::slot:
+      return event.number / plan_->workers;
   }
   throw InternalError("event without a kind");
 }
 
 int PlanIndex::queue_agent(int rank, int queue) const {
   return first_queue_agent_[static_cast<std::size_t>(rank)] + queue;
+}
+
+int PlanIndex::worker_agent(int rank, int worker) const {
+  return first_worker_agent_[static_cast<std::size_t>(rank)] + worker;
+}
+
+int PlanIndex::workers_of(int rank) const {
+  return static_cast<int>(std::min(program(rank).slots.size(), static_cast<std::size_t>(plan_->workers)));
 }
 
 void PlanIndex::number_transfers() {
@@ -68,7 +87,15 @@ void PlanIndex::number_transfers() {
       }
     }
   }
-  agents_ = static_cast<int>(lengths_.size());
+}
+
+void PlanIndex::number_workers() {
+  for (int rank = 0; rank < plan_->ranks; ++rank) {
+    first_worker_agent_.push_back(static_cast<int>(lengths_.size()));
+    const auto slots = static_cast<int>(program(rank).slots.size());
+    for (int worker = 0; worker < workers_of(rank); ++worker)
+      lengths_.push_back((slots - worker - 1) / plan_->workers + 1);
+  }
 }
 
 void PlanIndex::collect_raises() {
@@ -80,6 +107,9 @@ void PlanIndex::collect_raises() {
   for (int rank = 0; rank < plan_->ranks; ++rank) {
     raise_all(program(rank).start_signals, {Event::Kind::start, rank, 0});
     raise_all(program(rank).completion_signals, {Event::Kind::completion, rank, 0});
+    const std::vector<Slot>& slots = program(rank).slots;
+    for (std::size_t s = 0; s < slots.size(); ++s)
+      raise_all(slots[s].signals, {Event::Kind::slot, rank, static_cast<int>(s)});
   }
   for (int t = 0; t < transfers(); ++t) raise_all(transfer(t).signals, {Event::Kind::transfer, place(t).rank, t});
   for (std::vector<Raise>& raises : raises_) {
@@ -91,15 +121,7 @@ void PlanIndex::collect_raises() {
 
 void PlanIndex::collect_waits() {
   waited_for_.assign(plan_->signals.size(), false);
-  const auto wait_all = [&](const std::vector<Wait>& waits) {
-    for (const Wait& wait : waits) waited_for_[static_cast<std::size_t>(wait.signal)] = true;
-  };
-  for (const RankProgram& rank : plan_->programs) {
-    for (const Queue& queue : rank.queues)
-      for (const Transfer& moved : queue.transfers) wait_all(moved.waits);
-    for (const Slot& slot : rank.slots) wait_all(slot.waits);
-    wait_all(rank.completion_waits);
-  }
+  for_each_wait([&](const Wait& wait) { waited_for_[static_cast<std::size_t>(wait.signal)] = true; });
 }
 
 void PlanIndex::collect_reads() {

@@ -2,6 +2,7 @@
 // events between which order is asked for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -10,13 +11,12 @@
 namespace syncopate {
 
 /// An event of a launch whose effects others may wait for. Each stands for a beginning and an end: what is before the
-/// event is before its beginning, what is after it is after its end. Tiles are not among them: what follows a tile,
-/// other than later tiles of its worker, follows the completion of its rank.
+/// event is before its beginning, what is after it is after its end.
 struct Event {
-  enum class Kind : std::uint8_t { start, transfer, completion };
+  enum class Kind : std::uint8_t { start, transfer, slot, completion };
   Kind kind = Kind::start;
-  int rank = 0;      ///< who carries it out
-  int transfer = 0;  ///< its number, if it is one
+  int rank = 0;    ///< who carries it out
+  int number = 0;  ///< of the transfer, or of the slot on its rank
 
   friend bool operator==(const Event&, const Event&) = default;
 };
@@ -37,6 +37,7 @@ class PlanIndex {
   int ranks() const { return plan_->ranks; }
   const RankProgram& program(int rank) const { return plan_->programs[static_cast<std::size_t>(rank)]; }
   const Signal& signal(int index) const { return plan_->signals[static_cast<std::size_t>(index)]; }
+  const Slot& slot(int rank, int number) const { return program(rank).slots[static_cast<std::size_t>(number)]; }
   const Tile& tile(int index) const { return plan_->tiles[static_cast<std::size_t>(index)]; }
 
   struct Place {
@@ -53,18 +54,31 @@ class PlanIndex {
   const std::vector<int>& into(int rank) const { return into_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& from(int rank) const { return from_[static_cast<std::size_t>(rank)]; }
 
-  /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue.
+  /// Whether the plan reduces an output. Only then do slots raise signals, and are workers agents: else what follows a
+  /// slot, other than later slots of its worker, follows the completion of its rank.
+  bool has_sums() const { return reduced_ >= 0; }
+  int reduced() const { return reduced_; }
+  int staging() const { return staging_; }
+
+  /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
+  /// plan has sums, every worker.
   int agents() const { return agents_; }
   int agent_of(const Event& event) const;
   int position_of(const Event& event) const;
   /// How many events an agent has in a launch.
   int length_of(int agent) const { return lengths_[static_cast<std::size_t>(agent)]; }
   int queue_agent(int rank, int queue) const;
+  int worker_agent(int rank, int worker) const;
+  /// Workers of a rank that have a slot.
+  int workers_of(int rank) const;
 
   /// All raises in a launch, ordered by agent and then by the order in which the agent makes them.
   const std::vector<Raise>& raises(int signal) const { return raises_[static_cast<std::size_t>(signal)]; }
   /// Whether anything waits for the signal.
   bool waited_for(int signal) const { return waited_for_[static_cast<std::size_t>(signal)]; }
+  /// Calls `visit(wait)` for every wait of the plan.
+  template <typename Visitor>
+  void for_each_wait(Visitor&& visit) const;
 
   /// The different regions that tiles read, and per tile which of them.
   const std::vector<TileAccess>& reads() const { return reads_; }
@@ -72,23 +86,40 @@ class PlanIndex {
 
  private:
   void number_transfers();
+  void number_workers();
   void collect_raises();
   void collect_waits();
   void collect_reads();
 
   const Plan* plan_;
+  int reduced_;
+  int staging_;
   std::vector<Place> places_;
   std::vector<std::vector<int>> first_transfer_;  // [rank][queue]
   std::vector<std::vector<int>> into_;
   std::vector<std::vector<int>> from_;
   int agents_ = 0;
   std::vector<int> lengths_;
-  std::vector<int> first_queue_agent_;  // [rank]
+  std::vector<int> first_queue_agent_;   // [rank]
+  std::vector<int> first_worker_agent_;  // [rank]; empty without sums
   std::vector<std::vector<Raise>> raises_;
   std::vector<bool> waited_for_;
   std::vector<TileAccess> reads_;
   std::vector<std::vector<int>> reads_of_;
 };
+
+template <typename Visitor>
+void PlanIndex::for_each_wait(Visitor&& visit) const {
+  for (const RankProgram& program : plan_->programs) {
+    for (const Queue& queue : program.queues)
+      for (const Transfer& moved : queue.transfers) std::for_each(moved.waits.begin(), moved.waits.end(), visit);
+    for (const Slot& slot : program.slots) {
+      std::for_each(slot.waits.begin(), slot.waits.end(), visit);
+      std::for_each(slot.sum_waits.begin(), slot.sum_waits.end(), visit);
+    }
+    std::for_each(program.completion_waits.begin(), program.completion_waits.end(), visit);
+  }
+}
 
 /// What has to fill a region of a buffer on a rank.
 struct Source {

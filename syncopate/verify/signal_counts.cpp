@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/describe.h"
 
@@ -25,6 +27,13 @@ std::vector<Share> shares_of(const PlanIndex& index, int signal) {
   return shares;
 }
 
+/// What is known, in the second launch, when an event has waited for all it waits for.
+Order::Clock knowledge_at(const Order& order, const Event& event) {
+  if (event.kind == Event::Kind::slot) return order.clock_at_raise(event.rank, event.number, 1);
+  const auto clock = order.clock_of({event, 1});
+  return Order::Clock(clock.begin(), clock.end());
+}
+
 }  // namespace
 
 Theorem prove_signal_counts(const PlanIndex& index, const Order* order) {
@@ -43,17 +52,22 @@ Theorem prove_signal_counts(const PlanIndex& index, const Order* order) {
       std::string text = fmt::format("signal '{}' on rank {} is raised {} times in a launch, not {}: ", signal.name,
                                      signal.home, count, signal.per_launch);
       if (count == 0) return text + "nobody raises it";
-      for (std::size_t i = 0; i < index.raises(s).size(); ++i)
-        text += (i == 0 ? "by " : ", by ") + describe_event(index, index.raises(s)[i].event);
-      return text;
+      constexpr std::int64_t kMost = 6;
+      for (std::int64_t i = 0; i < std::min(count, kMost); ++i)
+        text += (i == 0 ? "by " : ", by ") + describe_event(index, index.raises(s)[static_cast<std::size_t>(i)].event);
+      return count > kMost ? text + fmt::format(" and by {} more", count - kMost) : text;
     });
     if (order == nullptr || !index.waited_for(s)) continue;
     const std::vector<Share> shares = shares_of(index, s);
     if (shares.size() < 2) continue;
     ++shared;
     for (const Share& early : shares) {
+      Order::Clock clock;
       for (const Share& late : shares) {
-        claim.check(order->before({late.last, 0}, {early.first, 1}), [&] {
+        // A rank completes a launch, and all its agents with it, before it starts the next.
+        if (late.last.rank == early.first.rank) continue;
+        if (clock.empty()) clock = knowledge_at(*order, early.first);
+        claim.check(order->known(clock, {late.last, 0}), [&] {
           return fmt::format(
               "signal '{}' on rank {} counts raises of several: nothing keeps {} in launch e + 1 from coming before {} "
               "in launch e, and its raise from being taken for the missing one",

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/coverage.h"
@@ -13,6 +14,7 @@
 #include "syncopate/verify/order.h"
 #include "syncopate/verify/plan_index.h"
 #include "syncopate/verify/signal_counts.h"
+#include "syncopate/verify/summands.h"
 
 namespace syncopate {
 
@@ -30,6 +32,14 @@ std::string Proof::to_string() const {
   return text;
 }
 
+namespace {
+
+std::optional<Summands> summands_of(const PlanIndex& index, const Order* order) {
+  return index.has_sums() ? std::optional<Summands>(std::in_place, index, order) : std::nullopt;
+}
+
+}  // namespace
+
 Proof verify(const Plan& plan) {
   Proof proof;
   proof.theorems.push_back(prove_form(plan));
@@ -38,15 +48,18 @@ Proof verify(const Plan& plan) {
   Execution execution = carry_out(index);
   if (!execution.theorem.holds) {
     proof.theorems.push_back(prove_signal_counts(index, nullptr));
-    proof.theorems.push_back(prove_coverage(index));
+    const auto summands = summands_of(index, nullptr);
+    proof.theorems.push_back(prove_coverage(index, summands ? &*summands : nullptr, {}));
     proof.theorems.push_back(std::move(execution.theorem));
     return proof;
   }
   const Order order(index, execution.steps);
+  const auto found = summands_of(index, &order);
+  const Summands* summands = found ? &*found : nullptr;
   proof.theorems.push_back(prove_signal_counts(index, &order));
-  proof.theorems.push_back(prove_coverage(index));
-  proof.theorems.push_back(prove_no_early_read(index, order));
-  proof.theorems.push_back(prove_no_overwrite(index, order));
+  proof.theorems.push_back(prove_coverage(index, summands, execution.steps));
+  proof.theorems.push_back(prove_no_early_read(index, order, summands));
+  proof.theorems.push_back(prove_no_overwrite(index, order, summands));
   proof.theorems.push_back(std::move(execution.theorem));
   return proof;
 }

@@ -1,0 +1,70 @@
+// Summands on their way: which slots store them, which transfers move them, and what a slot finds in the staging buffer
+// when it adds.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "syncopate/verify/boxes.h"
+#include "syncopate/verify/order.h"
+
+namespace syncopate {
+
+/// A transfer that fills a part of what a slot adds.
+struct Arrival {
+  /// The transfer as the slot sees it when it adds, in the same launch: it has ended in every run, or begins in every
+  /// run only when the slot has ended, or neither is sure.
+  enum class When : std::uint8_t { before, after, unordered };
+  int transfer = 0;
+  When when = When::unordered;
+  Region part;      ///< of the staging buffer
+  Region summands;  ///< of the reduced buffer: where the elements of `part` come from
+};
+
+/// What a slot adds of one of its addends: the part that it also stores.
+struct Reading {
+  int slot = 0;
+  int addend = 0;
+  Region target;  ///< of the reduced buffer
+  Region source;  ///< of the staging buffer
+  std::vector<Arrival> arrivals;
+};
+
+/// A box of the extents of `part`, which lies in `from`, at the same place in `to`.
+Region carried_over(const Region& part, const Region& from, const Region& to);
+
+/// Of a plan that reduces an output.
+class Summands {
+ public:
+  /// Without an order (null), nothing is known of when transfers are.
+  Summands(const PlanIndex& index, const Order* order);
+
+  /// What the slots of a rank store of the reduced buffer.
+  const BoxIndex<int>& stores(int rank) const { return stores_[static_cast<std::size_t>(rank)]; }
+  /// What transfers fill of the staging buffer of a rank.
+  const BoxIndex<int>& fills(int rank) const { return fills_[static_cast<std::size_t>(rank)]; }
+  /// In the order of slots, and of addends within a slot.
+  const std::vector<Reading>& readings(int rank) const { return readings_[static_cast<std::size_t>(rank)]; }
+  /// The elements of `part`, of the staging buffer, where `reading` adds them.
+  static Region added_to(const Reading& reading, const Region& part) {
+    return carried_over(part, reading.source, reading.target);
+  }
+  /// Whether an arrival brings the summands of just the elements to which the slot adds them.
+  static bool is_meant(const Reading& reading, const Arrival& arrival) {
+    return added_to(reading, arrival.part) == arrival.summands;
+  }
+
+ private:
+  void collect_stores(const PlanIndex& index, int rank);
+  void collect_fills(const PlanIndex& index, int rank);
+  void collect_readings(const PlanIndex& index, int rank, const Order* order);
+
+  std::vector<BoxIndex<int>> stores_;
+  std::vector<BoxIndex<int>> fills_;
+  std::vector<std::vector<Reading>> readings_;
+};
+
+/// What a slot stores of the reduced buffer: what its tile writes there, as far as it is kept.
+std::vector<Region> stored_by(const PlanIndex& index, const Slot& slot);
+
+}  // namespace syncopate
