@@ -32,17 +32,19 @@ std::string comment_block(std::string_view words) {
   return text + line + "\n";
 }
 
-std::string file_header(const TileKernel& kernel) {
+std::string file_header(const TileKernel& kernel, const std::string& reduced) {
   const std::string& name = kernel.function().name;
+  const std::string sums =
+      reduced.empty() ? "" : fmt::format(" To what it stores to {} it adds what other ranks have sent.", reduced);
   return comment_block(fmt::format("Made by Syncopate from {}() of {}; generated, so change that file instead.", name,
                                    base_name(kernel.module().source->name()))) +
          "#\n" +
          comment_block(fmt::format("The tile loop of {0}_fused() walks this rank's tile order (syncopate_tiles) and "
                                    "waits, before each tile, for "
-                                   "the chunks that the tile reads; the rest is {0}() as written. Rank, schedule and "
-                                   "sizes are in tables that "
+                                   "the chunks that the tile reads; the rest is {0}() as written.{1} Rank, schedule "
+                                   "and sizes are in tables that "
                                    "the host passes, so every rank runs this file.",
-                                   name));
+                                   name, sums));
 }
 
 /// The comment at the head of the user's file: often its copyright.
@@ -146,19 +148,21 @@ std::string trim_end(std::string text) {
 
 }  // namespace
 
-FusedSource emit_fused(const TileKernel& kernel) {
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter) {
   const Module& module = kernel.module();
   const Function& function = kernel.function();
   FusedSource result;
   result.function = function.name + "_fused";
   check_names(module, function, result.function);
-  const WalkingKernel walking = walk_tiles(kernel, result.function);
+  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter);
   const Needed needed = find_needed(module, function, walking.names);
 
   const std::string separator = "\n\n";
   std::string& text = result.text;
-  text = leading_comment(module) + file_header(kernel) + import_block(needed) + constant_block(module, needed);
+  text = leading_comment(module) + file_header(kernel, reduced_parameter) + import_block(needed) +
+         constant_block(module, needed);
   text += separator + trim_end(std::string(prelude()));
+  for (const std::string& helper : producer_helpers(walking.text)) text += separator + helper;
   for (const Function* helper : needed.helpers) text += separator + trim_end(piece(module, helper->range));
   text += separator + jit_decorator(module, function) + trim_end(walking.text);
   return result;

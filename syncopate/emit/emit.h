@@ -16,6 +16,10 @@ struct FusedSource {
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads. Its parameters are the local
 /// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
 /// so.
-FusedSource emit_fused(const TileKernel& kernel);
+///
+/// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
+/// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of
+/// a tensor that is stored through a descriptor must be whole rows.
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "");
 
 }  // namespace syncopate

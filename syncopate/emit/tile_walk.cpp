@@ -9,6 +9,7 @@
 #include "syncopate/emit/line_editor.h"
 #include "syncopate/emit/references.h"
 #include "syncopate/emit/signature.h"
+#include "syncopate/emit/sums.h"
 #include "syncopate/kernel/runtime_names.h"
 
 namespace syncopate {
@@ -31,24 +32,28 @@ bool is_call_of(const Expression& expression, std::string_view function) {
 
 class Walk {
  public:
-  Walk(const TileKernel& kernel, std::string name)
+  Walk(const TileKernel& kernel, std::string name, const std::string& reduced)
       : module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
-        editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)) {}
+        editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)) {
+    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, extra_indentation());
+  }
 
   WalkingKernel run() {
     note_comments();
     rename();
-    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size());
+    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(), sums_.has_value());
     remove_annotations();
     remove_scheduler();
+    if (sums_) sums_->edit_stores();
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
       wrap_body();
     } else {
       replace_loop();
     }
+    if (sums_) sums_->insert_waits();
     WalkingKernel result;
     result.names = kept_names();
     result.text = editor_.render();
@@ -190,7 +195,7 @@ class Walk {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
-                                   parameter::kTiles, axes + 2);
+                                   parameter::kTiles, axes + kWaitColumns + (sums_ ? kSumColumns : 0));
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -200,6 +205,7 @@ class Walk {
       if (loaded_.contains(scheduler_.index_variables[axis])) continue;
       text += indentation + index_load(axis) + "\n";
     }
+    if (sums_) text += sums_->loop_start(indentation);
     return text;
   }
 
@@ -372,11 +378,14 @@ class Walk {
   LineEditor editor_;
   std::set<int> comment_lines_;  ///< lines that hold nothing else
   std::vector<ByteRange> trailing_annotations_;
+  std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
 };
 
 }  // namespace
 
-WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name) { return Walk(kernel, name).run(); }
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced) {
+  return Walk(kernel, name, reduced).run();
+}
 
 }  // namespace syncopate

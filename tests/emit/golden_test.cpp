@@ -15,22 +15,30 @@ namespace {
 
 const std::string kRoot = SYNCOPATE_SOURCE_DIR;
 
-class Golden : public testing::TestWithParam<std::string> {
+struct Case {
+  std::string kernel;
+  std::string reduced;  ///< the parameter of an output that is a sum over ranks, or ""
+
+  std::string file() const { return kRoot + "/tests/emit/golden/" + kernel + (reduced.empty() ? "" : "_sum") + ".py"; }
+};
+
+class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
-    return emit_fused(TileKernel::read(kRoot + "/kernels/" + GetParam() + ".py", GetParam()));
+    const std::string& name = GetParam().kernel;
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced);
   }
 };
 
 TEST_P(Golden, EmittedFileIsTheGoldenOne) {
-  const std::string path = kRoot + "/tests/emit/golden/" + GetParam() + ".py";
+  const std::string path = GetParam().file();
   const FusedSource fused = emit();
   if (update_golden) {
     FileTransaction files;
     files.write(path, fused.text);
     files.commit();
   }
-  EXPECT_EQ(fused.function, GetParam() + "_fused");
+  EXPECT_EQ(fused.function, GetParam().kernel + "_fused");
   EXPECT_EQ(fused.text, read_file(path)) << "run emit_test --update-golden if that is what you meant";
 }
 
@@ -81,8 +89,13 @@ TEST(Annotated, EmitsWhatTheKernelWithoutAnnotationsEmits) {
   EXPECT_EQ(emit(text), emit(plain));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Golden, testing::Values("gemm", "gemm_pointers", "gemm_split_helper"),
-                         [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
+                         testing::Values(Case{"gemm", ""}, Case{"gemm_pointers", ""}, Case{"gemm_split_helper", ""},
+                                         Case{"gemm", "c_ptr"}, Case{"gemm_pointers", "c_ptr"},
+                                         Case{"gemm_split_helper", "y"}),
+                         [](const auto& instance) {
+                           return instance.param.kernel + (instance.param.reduced.empty() ? "" : "_sum");
+                         });
 
 }  // namespace
 }  // namespace syncopate
