@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3 python3-venv pkg-config
-  libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libtree-sitter-dev libxxhash-dev
+  libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev libtree-sitter-dev libxxhash-dev libdlpack-dev
   libgtest-dev libgmock-dev libbenchmark-dev)
 missing=()
 for package in "${packages[@]}"; do

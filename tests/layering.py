@@ -16,6 +16,7 @@ BELOW = {
     "host": ["core", "kernel", "schedule", "plan"],
     "cuda": ["core", "kernel", "schedule", "plan"],
     "driver": ["core", "kernel", "schedule", "plan", "emit"],
+    "capi": ["core", "kernel", "schedule", "plan", "verify", "emit", "host", "cuda", "driver"],
     "cli": ["core", "kernel", "schedule", "plan", "verify", "emit", "host", "cuda", "driver"],
 }
 

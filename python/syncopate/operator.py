@@ -1,0 +1,222 @@
+"""One rank of a plan on a GPU, called with torch tensors."""
+import ctypes
+import os
+import pathlib
+import sys
+import tempfile
+import weakref
+
+from syncopate import _library
+from syncopate._dlpack import as_dlpack, tensor_of, torch_dtype
+from syncopate._group import group_of
+from syncopate.errors import Error
+
+
+def _default_cache():
+    """Where the system keeps what can be made again."""
+    if folder := os.environ.get("XDG_CACHE_HOME"):
+        return pathlib.Path(folder) / "syncopate"
+    try:
+        return pathlib.Path.home() / ".cache" / "syncopate"
+    except RuntimeError:  # nobody's home
+        return pathlib.Path(tempfile.gettempdir()) / "syncopate"
+
+
+def _agree(group, what, act):
+    """Runs act() on every rank and returns all ranks' results; if it failed on any, raises the same error on all."""
+    result, failure = None, None
+    try:
+        result = act()
+    except Exception as exception:
+        failure = exception
+    outcomes = group.all_gather((result, None if failure is None else str(failure)))
+    failures = [(rank, text) for rank, (_, text) in enumerate(outcomes) if text is not None]
+    if not failures:
+        return [result for result, _ in outcomes]
+    texts = {text for _, text in failures}
+    if len(failures) == group.size and len(texts) == 1:
+        message = failures[0][1] if group.size == 1 else f"no rank can {what}: {failures[0][1]}"
+    else:
+        message = "\n".join(f"rank {rank} cannot {what}: {text}" for rank, text in failures)
+    # Ours, if any, stays visible as the cause; a defect of Syncopate or of the caller keeps its type where it happened.
+    if failure is not None and not isinstance(failure, (Error, MemoryError, OSError)):
+        raise failure
+    raise Error(message) from failure
+
+
+class Operator:
+    """A plan, prepared on this rank. The constructor is collective over `group`.
+
+    `group`: a torch.distributed process group (None: the default group, or one rank alone where there is none), or any
+    object with `rank`, `size` and `all_gather(object) -> list`. `device`: a CUDA device (None: torch's current
+    one). `share`: all ranks of the group use one GPU; a number: so many of them do. `time_limit`: seconds that one wait
+    may take. `python`: an interpreter that has Triton (this one). `cache`: folder of compiled kernels.
+
+    Calls are collective too: every rank makes the same number of them. They return at once, like any work on a GPU.
+    """
+
+    def __init__(self, plan, group=None, device=None, share=False, time_limit=10.0, python=None, cache=None,
+                 withhold=None):
+        """`withhold`, for tests: (queue, transfer, launch) of this rank that does not happen."""
+        import torch
+
+        self.plan = plan
+        self._torch = torch
+        group = group_of(group)
+        self.rank = group.rank
+        if group.size != plan.ranks:
+            raise Error(f"the plan has {plan.ranks} rank{'s' if plan.ranks != 1 else ''} and the group {group.size} "
+                        f"process{'es' if group.size != 1 else ''}; compile it with {{'ranks': {group.size}}}")
+        options = _library.OperatorOptions()
+        _library.library.syncopate_operator_options_init(ctypes.byref(options))
+        options.rank = group.rank
+        options.ranks_on_device = (group.size if share else 1) if isinstance(share, bool) else share
+        options.time_limit = time_limit
+        options.python = os.fsencode(python or sys.executable)
+        options.cache = os.fsencode(cache or _default_cache())
+        if withhold is not None:
+            options.withheld_queue, options.withheld_transfer, options.withheld_launch = withhold
+
+        self._handle = None
+        handles = _agree(group, "prepare the operator", lambda: self._prepare(options, device))
+        try:
+            _agree(group, "join the others", lambda: self._connect(handles))
+        except BaseException:
+            self.close()
+            raise
+        self._call = _library.library.syncopate_operator_call
+        self._bound = {}  # name -> (what identifies the memory, tensor): what the operator uses stays alive
+        self._views = {}
+        self._buffers = {buffer.name: buffer for buffer in plan.buffers if not buffer.staging}
+        self._local = {name for name, buffer in self._buffers.items() if buffer.bindable}
+        self._outputs = [buffer.name for buffer in plan.buffers if buffer.output]
+
+    def _prepare(self, options, device):
+        torch = self._torch
+        if not torch.cuda.is_available():
+            raise Error("torch finds no GPU here; without one, plan.run() executes a plan on CPU ranks")
+        device = torch.device("cuda", torch.cuda.current_device()) if device is None else torch.device(device)
+        if device.type != "cuda":
+            raise Error(f"device {device} is no CUDA device; operators run on GPUs")
+        self.device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        options.device = self.device.index
+        operator = ctypes.c_void_p()
+        _library.call("operator_create", self.plan._handle, ctypes.byref(options), ctypes.byref(operator))
+        self._handle = operator
+        self._finalizer = weakref.finalize(self, _library.library.syncopate_operator_destroy, operator)
+        text, size = ctypes.c_void_p(), ctypes.c_size_t()
+        _library.call("operator_handle", operator, ctypes.byref(text), ctypes.byref(size))
+        return ctypes.string_at(text, size.value)
+
+    def _connect(self, handles):
+        texts = (ctypes.c_char_p * len(handles))(*handles)
+        sizes = (ctypes.c_size_t * len(handles))(*map(len, handles))
+        _library.call("operator_connect", self._handle, texts, sizes, len(handles))
+
+    def __repr__(self):
+        return f"<syncopate.Operator {self.plan.operator}, rank {self.rank} of {self.plan.ranks}, on {self.device}>"
+
+    # ---------------------------------------------------------------------------------------------- tensors
+
+    def _known(self, name):
+        try:
+            return self._buffers[name]
+        except KeyError:
+            raise Error(f"operator {self.plan.operator} has no tensor '{name}'; it has "
+                        f"{', '.join(self._buffers)}") from None
+
+    def _view(self, name, part):
+        view = self._views.get((name, part))
+        if view is None:
+            managed = ctypes.c_void_p()
+            _library.call("operator_view", self._handle, name.encode(), part, ctypes.byref(managed))
+            view = self._views[name, part] = tensor_of(managed)
+        return view
+
+    def buffer(self, name):
+        """All of a tensor on this rank: in the operator's memory, or what was passed last; a local tensor to which
+        nothing was passed yet gets memory, not initialised."""
+        buffer = self._known(name)
+        if name not in self._local:
+            return self._view(name, _library.WHOLE)
+        if name not in self._bound:
+            self._bind(name, self._torch.empty(buffer.shape, dtype=torch_dtype(buffer.dtype), device=self.device))
+        return self._bound[name][1]
+
+    def shard(self, name):
+        """The part of an input that this rank fills before each call; of a symmetric one it lies in the operator's memory."""
+        return self._part(name, self._known(name).held, "is no input: nobody fills it")
+
+    def output(self, name):
+        """The part of an output that launches leave for this rank. The next call overwrites it."""
+        return self._part(name, self._known(name).outputs, "is no output: launches leave nothing in it")
+
+    def _part(self, name, regions, otherwise):
+        if all(region is None for region in regions):
+            raise Error(f"tensor {name} {otherwise}")
+        whole, region = self.buffer(name), regions[self.rank]
+        return whole[:0] if region is None else whole[region]
+
+    def _bind(self, name, tensor):
+        described = as_dlpack(name, tensor)
+        _library.call("operator_bind", self._handle, name.encode(), ctypes.byref(described))
+        self._bound[name] = (self._identity(tensor), tensor)
+
+    @staticmethod
+    def _identity(tensor):
+        return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+
+    def _fill(self, name, tensor):
+        buffer = self._known(name)
+        if not buffer.input:
+            raise Error(f"tensor {name} lives in the operator's memory, where transfers reach it; "
+                        "take what the call returns")
+        shard = self.shard(name)
+        if tensor.dtype != shard.dtype:
+            raise Error(f"tensor {name}: dtype {shard.dtype} expected, got {tensor.dtype}; convert it")
+        if tensor.shape != shard.shape:
+            raise Error(f"tensor {name}: shape {tuple(shard.shape)} expected (the rows of rank {self.rank}), got "
+                        f"{tuple(tensor.shape)}; pass what this rank has of it")
+        if tensor.device != shard.device:
+            raise Error(f"tensor {name}: device {shard.device} expected, got {tensor.device}; move it there")
+        shard.copy_(tensor)
+
+    # ---------------------------------------------------------------------------------------------- calls
+
+    def __call__(self, **tensors):
+        """One launch on torch's current stream. A symmetric input that is passed is copied into place; one that is not is
+        taken as it lies in shard(). Local inputs are used where they are, and kept for the next call. Outputs of local
+        tensors may be passed as well. Returns the output, or a tuple of them in the plan's order.
+        """
+        for name, tensor in tensors.items():
+            if name in self._local:
+                bound = self._bound.get(name)
+                if bound is None or bound[1] is not tensor or bound[0] != self._identity(tensor):
+                    self._bind(name, tensor)
+            else:
+                self._fill(name, tensor)
+        for name in self._local:
+            if name not in self._bound:
+                if self._buffers[name].input:
+                    raise Error(f"tensor {name} was never passed; pass it, or fill buffer('{name}')")
+                self.buffer(name)
+        stream = self._torch.cuda.current_stream(self.device)
+        _library.check(self._call, self._handle, stream.cuda_stream)
+        if len(self._outputs) == 1:
+            return self.output(self._outputs[0])
+        return tuple(self.output(name) for name in self._outputs)
+
+    def check(self):
+        """Raises LaunchFailed if any rank's launch is known to have failed. Waits for nothing."""
+        _library.call("operator_status", self._handle)
+
+    def synchronize(self):
+        """Waits for this rank's calls, and raises LaunchFailed if a launch has failed."""
+        _library.call("operator_synchronize", self._handle)
+
+    def close(self):
+        """Frees what the operator holds, once its views are gone too. Collective; happens by itself when it is garbage."""
+        self._views, self._bound = {}, {}
+        if self._handle is not None:
+            self._finalizer()
+            self._handle = None

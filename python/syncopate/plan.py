@@ -1,0 +1,198 @@
+"""Plans: fused operators, complete, as Syncopate's compiler makes them."""
+import ctypes
+import dataclasses
+import json
+import os
+import weakref
+
+from syncopate import _library
+
+
+@dataclasses.dataclass(frozen=True)
+class Buffer:
+    """One tensor of a plan: the same shape on every rank."""
+
+    name: str
+    shape: tuple
+    dtype: str  #: "bf16", "fp32", ...
+    symmetric: bool  #: peers read or write it
+    bindable: bool  #: its memory may be the caller's; else it lives in the operator's, where transfers reach it
+    input: bool
+    output: bool
+    staging: bool  #: the operator's own; callers have nothing to do with it
+    purpose: str
+    before: str  #: placements: "shard(0)", "replicate", "partial(sum)"
+    inside: str
+    after: str
+    held: tuple  #: per rank, what its caller fills: a tuple of slices, or None
+    outputs: tuple  #: per rank, what launches leave for its caller: a tuple of slices, or None
+
+
+@dataclasses.dataclass(frozen=True)
+class Theorem:
+    name: str
+    statement: str
+    holds: bool
+    evidence: str  #: if it holds: how much was checked
+    counterexample: str  #: if not: the ranks, tiles and signals, and the order of events that breaks it
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """True if the plan is proven right. str() of it is the report."""
+
+    holds: bool
+    theorems: tuple
+    text: str
+
+    def __bool__(self):
+        return self.holds
+
+    def __str__(self):
+        return self.text
+
+
+@dataclasses.dataclass(frozen=True)
+class RunReport:
+    """True if every output was bitwise equal to the unfused operator's."""
+
+    right: bool
+    outcome: str  #: "right", "deadlock", "race", "bad access", "wrong result"
+    message: str  #: for anything but right: what happened, naming ranks, tile, transfer, signal
+    tiles: int
+    transfers: int
+    bytes_moved: int
+    steps: int
+
+    def __bool__(self):
+        return self.right
+
+
+def _slices(region):
+    return None if region is None else tuple(slice(begin, end) for begin, end in region)
+
+
+def _buffer(about):
+    return Buffer(**{**about, "shape": tuple(about["shape"]), "held": tuple(map(_slices, about["held"])),
+                     "outputs": tuple(map(_slices, about["outputs"]))})
+
+
+class Plan:
+    """A fused operator. Made by compile(), load() and parse(); immutable."""
+
+    def __init__(self, handle):
+        self._handle = handle
+        self._finalizer = weakref.finalize(self, _library.library.syncopate_plan_free, handle)
+        about = json.loads(_library.text_of("plan_describe", handle))
+        self.operator = about["operator"]
+        self.hash = about["hash"]  #: equal plans have equal hashes
+        self.ranks = about["ranks"]
+        self.workers = about["workers"]  #: thread blocks per rank
+        self.tiles = about["tiles"]
+        self.communication = about["communication"]
+        self.extra_bytes = about["extra_bytes"]  #: per rank, beyond what the caller supplies, by kind
+        self.buffers = tuple(map(_buffer, about["buffers"]))
+
+    def __repr__(self):
+        return f"<syncopate.Plan {self.operator} on {self.ranks} rank{'s' if self.ranks != 1 else ''}>"
+
+    def buffer(self, name):
+        """The Buffer of that name. Raises KeyError."""
+        for buffer in self.buffers:
+            if buffer.name == name:
+                return buffer
+        raise KeyError(name)
+
+    def json(self):
+        """The plan as text, which parse() reads: same plan, same text."""
+        return _library.text_of("plan_json", self._handle)
+
+    def save(self, path):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(self.json())
+
+    def fused_source(self):
+        """The fused kernel as Triton source."""
+        return _library.text_of("plan_fused_source", self._handle)
+
+    def show(self):
+        """The plan in words: schedule, tile order, waits."""
+        return _library.text_of("plan_show", self._handle)
+
+    def verify(self):
+        """Proves the plan, or finds a counter-example: a Proof, true if it holds."""
+        report = json.loads(_library.text_of("plan_verify", self._handle))
+        return Proof(report["holds"], tuple(Theorem(**theorem) for theorem in report["theorems"]), report["text"])
+
+    def run(self, *, seed=0, repeat=1, adversary=False, inputs="integers", progress=None):
+        """Executes the plan on CPU ranks and compares with the unfused operator: a RunReport, true if right.
+
+        `inputs` is "integers" (exact sums) or "reals". `progress(done, all)` is called now and then with tiles.
+        """
+        if inputs not in ("integers", "reals"):
+            raise ValueError(f"inputs is {inputs!r}; use 'integers' or 'reals'")
+        raised = []
+
+        # Also without a `progress` of the caller: it is where Python gets to see Ctrl-C.
+        @_library.Progress
+        def on_progress(_, done, all_of_them):
+            try:
+                if progress is not None:
+                    progress(done, all_of_them)
+                return 0
+            except BaseException as exception:  # it must not pass through C; raised again below
+                raised.append(exception)
+                return 1
+
+        options = _library.RunOptions()
+        _library.library.syncopate_run_options_init(ctypes.byref(options))
+        options.seed, options.repeat = seed, repeat
+        options.adversary, options.reals = bool(adversary), inputs == "reals"
+        options.progress = on_progress
+        try:
+            text = _library.text_of("plan_run", self._handle, ctypes.byref(options))
+        except _library.Stopped:
+            raise raised[0] from None
+        return RunReport(**json.loads(text))
+
+
+def _toml(value):
+    """A Python value as TOML text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
+    raise TypeError(f"a setting cannot be a {type(value).__name__}: {value!r}")
+
+
+def compile(operator_file, settings=None):
+    """Compiles an operator file (.toml). `settings` maps dotted keys to values that override the file's:
+    {"ranks": 8, "kernel.args.M": 8192, "communicate.a.algorithm": "ring"}. Raises Error with the place of a mistake."""
+    settings = settings or {}
+    overrides = (_library.Override * len(settings))()
+    for override, (key, value) in zip(overrides, settings.items()):
+        override.key, override.value = key.encode(), _toml(value).encode()
+    handle = ctypes.c_void_p()
+    _library.call("plan_compile", os.fsencode(operator_file), overrides, len(settings), ctypes.byref(handle))
+    return Plan(handle)
+
+
+def load(path):
+    """Reads a plan from a file (.json)."""
+    handle = ctypes.c_void_p()
+    _library.call("plan_load", os.fsencode(path), ctypes.byref(handle))
+    return Plan(handle)
+
+
+def parse(text, name="plan"):
+    """Reads a plan from JSON text; `name` is what messages call it."""
+    handle = ctypes.c_void_p()
+    data = text.encode()
+    _library.call("plan_parse", name.encode(), data, len(data), ctypes.byref(handle))
+    return Plan(handle)

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "syncopate/capi/error.h"
+#include "syncopate/capi/options.h"
+#include "syncopate/capi/plan.h"
+#include "syncopate/capi/tensors.h"
+#include "syncopate/core/text.h"
+#include "syncopate/cuda/peer_group.h"
+#include "syncopate/cuda/rank_on_gpu.h"
+
+namespace syncopate::capi {
+namespace {
+
+/// All that a rank stands on. Views share it, so that memory lives as long as any of them.
+struct Prepared {
+  Prepared(std::shared_ptr<const Plan> the_plan, std::shared_ptr<const cuda::Driver> driver,
+           const syncopate_operator_options& asked, const cuda::RankOptions& options)
+      : plan(std::move(the_plan)),
+        gpu(std::move(driver), asked.device),
+        rank(*plan, asked.rank, gpu, options),
+        group(rank, asked.ranks_on_device) {}
+
+  std::shared_ptr<const Plan> plan;
+  cuda::Gpu gpu;
+  cuda::RankOnGpu rank;
+  cuda::PeerGroup group;
+};
+
+/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU.
+class ContextKept {
+ public:
+  explicit ContextKept(const cuda::Driver& driver) : driver_(driver) {
+    driver_.check(driver_.context_get_current(&context_), "asking for the current GPU");
+  }
+  ContextKept(const ContextKept&) = delete;
+  ContextKept& operator=(const ContextKept&) = delete;
+  ~ContextKept() { driver_.context_set_current(context_); }
+
+ private:
+  const cuda::Driver& driver_;
+  cuda::Context context_ = nullptr;
+};
+
+cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
+  cuda::RankOptions rank;
+  rank.ranks_on_this_gpu = options.ranks_on_device;
+  rank.time_limit = options.time_limit;
+  rank.compile.python = options.python;
+  rank.compile.cache = options.cache;
+  if (options.withheld_queue >= 0)
+    rank.withheld = WithheldTransfer{.rank = options.rank,
+                                     .queue = options.withheld_queue,
+                                     .transfer = options.withheld_transfer,
+                                     .launch = options.withheld_launch};
+  return rank;
+}
+
+std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const syncopate_operator_options& asked) {
+  const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::load();
+  const ContextKept kept(*driver);
+  auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, rank_options_of(asked));
+  // The last view may go on any thread, long after the operator.
+  return {made.release(), [driver](Prepared* last) {
+            const ContextKept kept_then(*driver);
+            delete last;
+          }};
+}
+
+void check_options(const Plan& plan, const syncopate_operator_options& options) {
+  require(options.python, "python");
+  require(options.cache, "cache");
+  if (options.rank < 0 || options.rank >= plan.ranks)
+    throw UserError({}, fmt::format("rank {} of a plan of {} ranks", options.rank, plan.ranks),
+                    "start as many processes as the plan has ranks, or compile it for the number there is");
+  if (options.ranks_on_device < 1 || options.ranks_on_device > plan.ranks)
+    throw UserError({}, fmt::format("{} ranks on one GPU, of a plan of {}", options.ranks_on_device, plan.ranks),
+                    "name how many of the plan's ranks share this GPU");
+  if (!(options.time_limit >= 0.001 && options.time_limit <= 3600))
+    throw UserError({}, fmt::format("a time limit of {} s", options.time_limit), "use 0.001 to 3600 seconds");
+  const int devices = cuda::Driver::load()->count();
+  if (options.device < 0 || options.device >= devices)
+    throw UserError({}, fmt::format("there is no GPU {}: this process sees {}", options.device, devices),
+                    "`syncopate doctor` lists them");
+}
+
+void throw_if_failed(std::optional<std::string> failure) {
+  if (failure) throw LaunchFailed{std::move(*failure)};
+}
+
+}  // namespace
+}  // namespace syncopate::capi
+
+struct syncopate_operator {
+  std::shared_ptr<syncopate::capi::Prepared> prepared;
+  std::size_t without_memory = 0;  ///< tensors that must be bound or viewed before a call
+};
+
+namespace syncopate::capi {
+namespace {
+
+/// Runs `body` on what stands behind a handle, with the caller's context kept.
+template <typename Body>
+syncopate_code with_operator(const syncopate_operator* op, syncopate_error** error, Body&& body) {
+  return guard(error, [&] {
+    require(op, "op");
+    const ContextKept kept(op->prepared->gpu.driver());
+    body(*op->prepared);
+  });
+}
+
+bool lacks_memory(const Prepared& on, int buffer) { return on.rank.can_bind(buffer) && on.rank.buffer(buffer) == 0; }
+
+std::size_t count_without_memory(const Prepared& on) {
+  std::size_t count = 0;
+  for (int i = 0; i < static_cast<int>(on.plan->buffers.size()); ++i)
+    if (lacks_memory(on, i)) ++count;
+  return count;
+}
+
+[[noreturn]] void throw_without_memory(const Prepared& on) {
+  for (int i = 0; i < static_cast<int>(on.plan->buffers.size()); ++i)
+    if (lacks_memory(on, i))
+      throw UserError({}, fmt::format("tensor {} has no memory yet", on.plan->buffer(i).name),
+                      "bind one of the caller's to it, or ask for a view of it, before the call");
+  throw InternalError("tensors without memory were counted wrong");
+}
+
+void bind_buffer(syncopate_operator& op, int buffer, cuda::DevicePointer address) {
+  Prepared& on = *op.prepared;
+  if (lacks_memory(on, buffer)) --op.without_memory;
+  on.rank.bind(buffer, address);
+}
+
+}  // namespace
+}  // namespace syncopate::capi
+
+using namespace syncopate;
+using namespace syncopate::capi;
+
+void syncopate_operator_options_init(syncopate_operator_options* options) {
+  *options = {};
+  options->size = sizeof *options;
+  options->ranks_on_device = 1;
+  options->time_limit = 10;
+  options->python = "python3";
+  options->withheld_queue = -1;
+  options->withheld_launch = 1;
+}
+
+syncopate_code syncopate_operator_create(const syncopate_plan* plan, const syncopate_operator_options* given,
+                                         syncopate_operator** made, syncopate_error** error) {
+  return guard(error, [&] {
+    require(plan, "plan");
+    require(given, "options");
+    require(made, "the place for the operator");
+    const syncopate_operator_options options = complete(given, syncopate_operator_options_init);
+    check_options(*plan->plan, options);
+    auto op = std::make_unique<syncopate_operator>();
+    op->prepared = prepare(plan->plan, options);
+    op->without_memory = count_without_memory(*op->prepared);
+    *made = op.release();
+  });
+}
+
+syncopate_code syncopate_operator_handle(const syncopate_operator* op, const void** bytes, size_t* size,
+                                         syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    require(bytes, "the place for the handle");
+    require(size, "the place for its size");
+    *bytes = on.group.handle().data();
+    *size = on.group.handle().size();
+  });
+}
+
+syncopate_code syncopate_operator_connect(syncopate_operator* op, const void* const* handles, const size_t* sizes,
+                                          size_t count, syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    require(handles, "handles");
+    require(sizes, "sizes");
+    std::vector<std::string> texts;
+    for (std::size_t i = 0; i < count; ++i) {
+      require(handles[i], fmt::format("handle {}", i));
+      texts.emplace_back(static_cast<const char*>(handles[i]), sizes[i]);
+    }
+    on.group.connect(texts);
+  });
+}
+
+syncopate_code syncopate_operator_bind(syncopate_operator* op, const char* name, const DLTensor* tensor,
+                                       syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    require(name, "name");
+    require(tensor, "tensor");
+    const int buffer = find_buffer(*on.plan, name);
+    if (!on.rank.can_bind(buffer))
+      throw UserError({}, fmt::format("tensor {} lives in the operator's memory, where transfers reach it", name),
+                      "ask for a view of it and copy from or to that");
+    check_tensor(on.plan->buffer(buffer), *tensor, on.gpu.ordinal());
+    bind_buffer(*op, buffer, address_of(*tensor));
+  });
+}
+
+syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, syncopate_part part,
+                                       DLManagedTensor** view, syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    require(name, "name");
+    require(view, "the place for the view");
+    const int buffer = find_buffer(*on.plan, name);
+    const Buffer& about = on.plan->buffer(buffer);
+    const Region region = region_of(*on.plan, buffer, part, on.rank.rank());
+    if (lacks_memory(on, buffer)) {
+      const auto bytes = static_cast<std::size_t>(volume(about.shape) * size_in_bytes(about.dtype));
+      bind_buffer(*op, buffer, on.gpu.allocate(bytes, fmt::format("tensor {}", about.name)));
+    }
+    *view = new_view(about, region, on.rank.buffer(buffer), on.gpu.ordinal(), op->prepared);
+  });
+}
+
+syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    if (op->without_memory > 0) throw_without_memory(on);
+    on.gpu.make_current();
+    throw_if_failed(on.group.call(static_cast<cuda::Stream>(stream)));
+  });
+}
+
+syncopate_code syncopate_operator_status(syncopate_operator* op, syncopate_error** error) {
+  return with_operator(op, error, [](Prepared& on) { throw_if_failed(on.group.failure()); });
+}
+
+syncopate_code syncopate_operator_synchronize(syncopate_operator* op, syncopate_error** error) {
+  return with_operator(op, error, [](Prepared& on) { throw_if_failed(on.group.synchronize()); });
+}
+
+void syncopate_operator_destroy(syncopate_operator* op) {
+  if (op == nullptr) return;
+  // Nobody is left to hear of failures; what could not be freed stays.
+  guard(nullptr, [&] {
+    const ContextKept kept(op->prepared->gpu.driver());
+    op->prepared->group.leave();
+    op->prepared.reset();
+  });
+  delete op;
+}

@@ -1,0 +1,50 @@
+// What the processes of one operator know of each other while they run: a page of host memory that all of them map. The
+// first failure anywhere is written there once, so that every rank reports the same one.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace syncopate::cuda {
+
+/// The most ranks that a board has room for.
+inline constexpr int kBoardRanks = 256;
+
+/// Every function may be called from any thread of any process.
+class Board {
+ public:
+  /// A new board, under a name that no other has. Rank 0 makes it. Throws UserError if the machine has no shared
+  /// memory.
+  static Board make();
+  /// Maps a board that make() of some process made. Throws UserError if there is none of that name.
+  static Board open(const std::string& name);
+  Board(Board&& from) noexcept;
+  Board& operator=(Board&& from) noexcept;
+  /// The memory lives until the last process has let it go.
+  ~Board();
+
+  const std::string& name() const { return name_; }
+  /// Takes the name away once nobody needs it any more; processes that die later then leave nothing behind.
+  void unlink();
+
+  /// Counts ranks that have mapped the board, and returns how many have.
+  int arrive();
+  /// Says that this rank will not use its peers' memory any more.
+  void leave(int rank);
+  bool has_left(int rank) const;
+
+  /// Only the first failure counts; texts of more than 4000 bytes are cut.
+  void fail(std::string_view message);
+  std::optional<std::string> failure() const;
+
+ private:
+  struct Page;
+  Board(std::string name, Page* page, bool linked) : name_(std::move(name)), page_(page), linked_(linked) {}
+
+  std::string name_;
+  Page* page_ = nullptr;
+  bool linked_ = false;  ///< made here, and its name not yet taken away
+};
+
+}  // namespace syncopate::cuda

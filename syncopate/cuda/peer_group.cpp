@@ -1,0 +1,355 @@
+#include "syncopate/cuda/peer_group.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "syncopate/core/error.h"
+#include "syncopate/cuda/board.h"
+#include "syncopate/cuda/launch_record.h"
+#include "syncopate/cuda/peer_handle.h"
+#include "syncopate/cuda/rank_watch.h"
+#include "syncopate/plan/plan_json.h"
+
+namespace syncopate::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr auto kBetweenLooks = milliseconds(50);
+/// How much longer than a wait a launch may take before its streams are suspected.
+constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kLettingGo = std::chrono::seconds(10);
+/// How long peers may hold on to this rank's memory after it has left.
+constexpr auto kParting = std::chrono::seconds(5);
+constexpr auto kPartingAfterFailure = std::chrono::seconds(1);
+
+/// Another thread's capture, in whatever mode, is not to be broken by what this thread looks at.
+class CapturesUndisturbed {
+ public:
+  explicit CapturesUndisturbed(const Driver& driver) : driver_(driver) { driver_.thread_exchange_capture_mode(&mode_); }
+  CapturesUndisturbed(const CapturesUndisturbed&) = delete;
+  CapturesUndisturbed& operator=(const CapturesUndisturbed&) = delete;
+  ~CapturesUndisturbed() { driver_.thread_exchange_capture_mode(&mode_); }
+
+ private:
+  const Driver& driver_;
+  int mode_ = kCaptureRelaxed;
+};
+
+DeviceUuid uuid_of(const Driver& driver, int ordinal) {
+  Device device = 0;
+  DeviceUuid uuid;
+  driver.check(driver.device_get(&device, ordinal), "looking for a GPU");
+  driver.check(driver.device_get_uuid(&uuid, device), "asking a GPU who it is");
+  return uuid;
+}
+
+/// The GPU of that identity in this process; throws UserError if it is hidden from it.
+int ordinal_of(const Driver& driver, const PeerHandle& peer) {
+  for (int ordinal = 0; ordinal < driver.count(); ++ordinal)
+    if (uuid_of(driver, ordinal).bytes == peer.device.bytes) return ordinal;
+  throw UserError({}, fmt::format("the GPU of rank {} is hidden from this process", peer.rank),
+                  "let every rank see the GPUs of all ranks (CUDA_VISIBLE_DEVICES), and choose one by its number");
+}
+
+}  // namespace
+
+struct PeerGroup::State {
+  State(RankOnGpu& of, int sharing)
+      : rank(of),
+        driver(of.gpu().driver()),
+        ranks_on_device(sharing),
+        watch(of, of.gpu().make_stream(true)),
+        launches(of.gpu()) {}
+
+  PeerHandle describe();
+  DevicePointer reach(const PeerHandle& peer);
+  void look_on();
+  bool look();
+  std::string dead_peer() const;
+  void fail(const std::string& message);
+  void let_go();
+  std::optional<std::string> told() const { return board ? board->failure() : std::nullopt; }
+  bool peers_have_left() const;
+
+  RankOnGpu& rank;
+  const Driver& driver;
+  int ranks_on_device;
+  PeerHandle own;
+  std::string text;               ///< of `own`
+  std::vector<PeerHandle> peers;  ///< by rank, this one included; empty until connected
+  std::vector<DevicePointer> opened;
+  std::vector<std::unique_ptr<Gpu>> peer_gpus;  ///< of ranks of this process on other GPUs
+  std::optional<Board> board;
+  bool left = false;
+
+  std::mutex watch_mutex;  ///< of `watch`
+  RankWatch watch;
+  LaunchRecord launches;
+  std::atomic<bool> captured = false;
+  std::atomic<bool> released = false;  ///< a failure, and this rank's GPU was let go or given up
+
+  std::thread onlooker;
+  std::mutex mutex;  ///< of what follows
+  std::condition_variable changed;
+  bool stop = false;
+  bool under_way = false;
+};
+
+PeerHandle PeerGroup::State::describe() {
+  PeerHandle handle;
+  handle.plan_hash = plan_hash(rank.plan());
+  handle.ranks = rank.plan().ranks;
+  handle.rank = rank.rank();
+  handle.machine = this_machine();
+  handle.process = ::getpid();
+  handle.process_start = process_start(handle.process);
+  handle.device = uuid_of(driver, rank.gpu().ordinal());
+  handle.arena = rank.arena();
+  handle.arena_bytes = static_cast<std::int64_t>(rank.layout().bytes);
+  if (handle.ranks > 1)
+    driver.check(driver.ipc_get_memory_handle(&handle.memory, handle.arena), "sharing memory with other processes");
+  if (handle.rank == 0) {
+    board = Board::make();
+    handle.board = board->name();
+  }
+  return handle;
+}
+
+DevicePointer PeerGroup::State::reach(const PeerHandle& peer) {
+  if (peer.rank == own.rank) return own.arena;
+  const int ordinal = ordinal_of(driver, peer);
+  const bool other_gpu = ordinal != rank.gpu().ordinal();
+  if (peer.process == own.process) {
+    if (other_gpu) {
+      peer_gpus.push_back(
+          std::make_unique<Gpu>(std::shared_ptr<const Driver>(std::shared_ptr<const Driver>(), &driver), ordinal));
+      rank.gpu().enable_peer_access(*peer_gpus.back());
+    }
+    return peer.arena;
+  }
+  if (process_start(peer.process) != peer.process_start)
+    throw UserError({}, fmt::format("the process of rank {} cannot be seen from that of rank {}", peer.rank, own.rank),
+                    "it has ended, or the two are in different containers");
+  rank.gpu().make_current();
+  if (other_gpu) {
+    Device mine = 0;
+    Device theirs = 0;
+    int can = 0;
+    driver.check(driver.device_get(&mine, rank.gpu().ordinal()), "looking for a GPU");
+    driver.check(driver.device_get(&theirs, ordinal), "looking for a GPU");
+    driver.check(driver.device_can_access_peer(&can, mine, theirs), "asking for peer access");
+    if (can == 0)
+      throw UserError({}, fmt::format("GPU {} cannot reach the memory of GPU {}", rank.gpu().ordinal(), ordinal),
+                      "use GPUs joined by NVLink or one PCIe switch");
+  }
+  DevicePointer address = 0;
+  driver.check(driver.ipc_open_memory_handle(&address, peer.memory, kEnablePeerAccess),
+               fmt::format("opening the memory of rank {}", peer.rank));
+  opened.push_back(address);
+  return address;
+}
+
+/// The thread beside the caller's.
+void PeerGroup::State::look_on() {
+  try {
+    rank.gpu().make_current();
+  } catch (const UserError& error) {
+    return fail(fmt::format("rank {}: {}", own.rank, error.what()));
+  }
+  const CapturesUndisturbed undisturbed(driver);
+  std::unique_lock lock(mutex);
+  while (!stop) {
+    changed.wait(lock, [this] { return stop || under_way; });
+    if (stop) return;
+    under_way = captured;  // set again by the next call
+    lock.unlock();
+    bool more = look();
+    lock.lock();
+    under_way = under_way || more;
+    if (under_way) changed.wait_for(lock, kBetweenLooks, [this] { return stop; });
+  }
+}
+
+/// One look. Whether there is more to see: launches under way that have not failed.
+bool PeerGroup::State::look() {
+  if (released) {
+    if (captured) let_go();  // graphs may be replayed still
+    return false;
+  }
+  try {
+    const bool ended = launches.all_ended();
+    if (auto dead = ended && !captured ? std::string() : dead_peer(); !dead.empty()) fail(dead);
+    std::optional<std::string> missed;
+    {
+      const std::lock_guard lock(watch_mutex);
+      missed = watch.missed();
+    }
+    if (missed) fail(*missed);
+    const auto limit = std::chrono::duration<double>(rank.time_limit()) + kPatience;
+    if (const auto at_work = launches.oldest_at_work(); at_work && *at_work > limit) {
+      const std::lock_guard lock(watch_mutex);
+      fail(fmt::format("rank {}: a launch has been at work for {:.1f} s, longer than any wait may take; {}", own.rank,
+                       std::chrono::duration<double>(*at_work).count(), watch.empty_mailboxes()));
+    }
+    if (!told()) return !ended;
+  } catch (const UserError& error) {
+    fail(fmt::format("rank {}: {}", own.rank, error.what()));
+  }
+  let_go();
+  return false;
+}
+
+std::string PeerGroup::State::dead_peer() const {
+  for (const PeerHandle& peer : peers)
+    if (peer.process != own.process && process_start(peer.process) != peer.process_start && !board->has_left(peer.rank))
+      return fmt::format("rank {}: its process ({}) has died", peer.rank, peer.process);
+  return {};
+}
+
+void PeerGroup::State::fail(const std::string& message) { board->fail(message); }
+
+/// Lets this rank's GPU go on until all launches have ended, or gives it up.
+void PeerGroup::State::let_go() {
+  const auto deadline = Clock::now() + kLettingGo;
+  try {
+    while (!launches.all_ended() && Clock::now() < deadline) {
+      {
+        const std::lock_guard lock(watch_mutex);
+        watch.let_go();
+      }
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    const std::lock_guard lock(watch_mutex);
+    watch.let_go();
+    if (!launches.all_ended()) rank.gpu().abandon();
+  } catch (const UserError&) {  // the GPU has failed: there is nothing to let go, and nothing to free
+    rank.gpu().abandon();
+  }
+  released = true;
+}
+
+bool PeerGroup::State::peers_have_left() const {
+  for (const PeerHandle& peer : peers) {
+    const bool elsewhere = peer.process != own.process;  // those of this process are its caller's affair
+    if (elsewhere && !board->has_left(peer.rank) && process_start(peer.process) == peer.process_start) return false;
+  }
+  return true;
+}
+
+PeerGroup::PeerGroup(RankOnGpu& rank, int ranks_on_device) {
+  check_internal(rank.plan().ranks <= kBoardRanks, "more ranks than a board has room for");
+  state_ = std::make_unique<State>(rank, ranks_on_device);
+  state_->own = state_->describe();
+  state_->text = to_text(state_->own);
+}
+
+PeerGroup::~PeerGroup() { leave(); }
+
+const std::string& PeerGroup::handle() const { return state_->text; }
+
+void PeerGroup::connect(const std::vector<std::string>& handles) {
+  State& state = *state_;
+  if (!state.peers.empty()) throw UserError({}, "this operator is connected already", "connect it once");
+  std::vector<PeerHandle> peers;
+  for (const std::string& handle : handles) peers.push_back(parse_peer_handle(handle));
+  check_peers(peers, state.own, state.ranks_on_device);
+  if (!state.board) state.board = Board::open(peers.front().board);
+  std::vector<DevicePointer> arenas;
+  for (const PeerHandle& peer : peers) arenas.push_back(state.reach(peer));
+  state.rank.connect(arenas);
+  state.peers = std::move(peers);
+  if (state.board->arrive() == state.own.ranks) state.board->unlink();
+  state.onlooker = std::thread([&state] { state.look_on(); });
+}
+
+std::optional<std::string> PeerGroup::call(Stream stream) {
+  State& state = *state_;
+  if (state.peers.empty())
+    throw UserError({}, "this operator is not connected", "pass it the handles of all ranks first");
+  if (auto failure = state.told()) return failure;
+  int capture = kCaptureNone;
+  state.driver.check(state.driver.stream_is_capturing(stream, &capture), "asking whether a stream is being captured");
+  if (capture != kCaptureNone) {
+    state.rank.call(stream);
+    state.captured = true;
+  } else {
+    while (!state.launches.begin(stream)) {
+      if (auto failure = state.told()) return failure;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    state.rank.call(stream);
+    state.launches.end(stream);
+  }
+  const std::lock_guard lock(state.mutex);
+  if (!state.under_way) {
+    state.under_way = true;
+    state.changed.notify_one();
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> PeerGroup::failure() {
+  State& state = *state_;
+  if (auto failure = state.told()) return failure;
+  if (state.peers.empty()) return std::nullopt;
+  const CapturesUndisturbed undisturbed(state.driver);
+  try {
+    state.rank.gpu().make_current();
+    const std::lock_guard lock(state.watch_mutex);
+    if (auto missed = state.watch.missed()) state.fail(*missed);
+  } catch (const UserError& error) {
+    state.fail(fmt::format("rank {}: {}", state.own.rank, error.what()));
+  }
+  return state.told();
+}
+
+std::optional<std::string> PeerGroup::synchronize() {
+  State& state = *state_;
+  const CapturesUndisturbed undisturbed(state.driver);
+  state.rank.gpu().make_current();
+  try {
+    while (!state.launches.all_ended() && !state.released) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  } catch (const UserError& error) {
+    // A peer that died takes the GPU's work with it: the look-out may know that better than the driver.
+    std::this_thread::sleep_for(2 * kBetweenLooks);
+    state.fail(fmt::format("rank {}: {}", state.own.rank, error.what()));
+  }
+  return failure();
+}
+
+void PeerGroup::leave() {
+  State& state = *state_;
+  if (state.left) return;
+  state.left = true;
+  const bool connected = !state.peers.empty();
+  bool failed = false;
+  if (connected) {
+    try {
+      failed = synchronize().has_value();
+    } catch (const UserError&) {  // whatever broke has been reported by the call that met it first
+      failed = true;
+    }
+    {
+      const std::lock_guard lock(state.mutex);
+      state.stop = true;
+    }
+    state.changed.notify_one();
+    if (state.onlooker.joinable()) state.onlooker.join();
+  }
+  for (const DevicePointer address : state.opened) state.driver.ipc_close_memory_handle(address);
+  if (!connected) return;
+  state.board->leave(state.own.rank);
+  const auto deadline = Clock::now() + (failed ? Clock::duration(kPartingAfterFailure) : Clock::duration(kParting));
+  while (!state.peers_have_left() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  if (!state.peers_have_left()) state.rank.gpu().abandon();
+}
+
+}  // namespace syncopate::cuda
