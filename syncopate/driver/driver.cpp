@@ -15,7 +15,8 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const OperatorStatement statement = read_operator(operator_file, overrides);
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
-  FusedSource fused = emit_fused(kernel);
+  const int reduced = reduced_buffer(plan);
+  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter);
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;
