@@ -5,9 +5,9 @@ A block's sizes are powers of two, so the number of tiles often fits the GPU bad
 wide and has an accumulator for each of the two parts: 128 x (256 + 64) makes 128 tiles, one round. EXTRA_N = 0 is
 allowed.
 
-It differs from gemm.py in two more ways, both better for few tiles. The result is stored through pointers, which costs no
-descriptor (a program makes its descriptors before it can load anything) and no staging buffer. And the tile loop is not
-flattened: Triton would have to serialise the two products of a step.
+It differs from gemm.py in two more ways, both better for few tiles. The result is stored through pointers, which costs
+no descriptor (a program makes its descriptors before it can load anything) and no staging buffer. And the tile loop is
+not flattened: Triton would have to serialise the two products of a step.
 """
 import triton
 import triton.language as tl

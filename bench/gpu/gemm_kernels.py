@@ -1,7 +1,7 @@
 """The local kernels of kernels/ on one GPU: compiled in child processes, launched through the driver.
 
-A launch costs what it costs the runtime of Syncopate, a call of cuLaunchKernel; Python and Triton are not in it. `Launch`
-is all that the measurements see of that. Run as a program, this file is the child that compiles one kernel.
+They are launched as the runtime of Syncopate launches, by cuLaunchKernel, without Triton; `Launch` is all that the
+measurements see of that. Run as a program, this file is the child that compiles one kernel.
 """
 import concurrent.futures
 import ctypes
@@ -54,6 +54,13 @@ class Configuration:
         return f"{self.kernel} {'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages} p{self.per_sm}"
 
 
+def read_table(path):
+    """(M, N, K) -> (configuration, splits)"""
+    table = json.loads(path.read_text())
+    configurations = [Configuration(kernel, tuple(blocks), *rest) for kernel, blocks, *rest in table["configurations"]]
+    return {(m, n, k): (configurations[index], splits) for m, n, k, index, splits in table["choices"]}
+
+
 def compile_one(configuration, folder):
     """Leaves the image and what a launch must know in `folder`. Triton may abort, hence the child process."""
     name = str(configuration).replace(" ", "_")
@@ -70,7 +77,8 @@ def compile_one(configuration, folder):
 def compile_all(configurations, workers=None):
     """Configuration -> what compile_one found; those that cannot be compiled are reported and left out."""
     compiled = {}
-    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count()) as pool:
+    threads = concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count())
+    with tempfile.TemporaryDirectory() as folder, threads as pool:
         futures = {pool.submit(compile_one, each, folder): each for each in configurations}
         for future, configuration in futures.items():
             try:
@@ -151,7 +159,7 @@ class Launch:
         arguments += [m, n, k] + ([splits] if configuration.kernel == "gemm_split_k" else [])
         scratch = torch.empty(max(1, grid * kernel.scratch_bytes), dtype=torch.int8, device=a.device)
         arguments += [scratch, None]  # the second is of Triton's profiler
-        self.kept, self.kernel, self.grid = arguments, kernel, grid
+        self.kept, self.kernel, self.grid, self.splits = arguments, kernel, grid, splits
         self.values = [ctypes.c_int32(each) if isinstance(each, int) else
                        ctypes.c_uint64(0 if each is None else each.data_ptr()) for each in arguments]
         pointers = [ctypes.cast(ctypes.pointer(each), ctypes.c_void_p) for each in self.values]
@@ -163,6 +171,26 @@ class Launch:
         kernel.check(kernel.driver.cuLaunchKernel(
             kernel.function, self.grid, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes,
             ctypes.c_void_p(self.current_stream().cuda_stream), self.pointers, None))
+
+
+def random_operands(n, k):
+    """Rows for the largest M, of which smaller products take the first, and the matrix that they are multiplied by."""
+    import torch
+
+    return [torch.randn(size, dtype=torch.bfloat16, device="cuda") for size in ((8192, k), (k, n))]
+
+
+def captured(call, times):
+    """A CUDA graph of so many calls, so that what a launch costs the host is not measured. Keep what it calls alive."""
+    import torch
+
+    call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(times):
+            call()
+    return graph
 
 
 def check_product(c, reference, k):

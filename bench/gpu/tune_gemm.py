@@ -1,7 +1,7 @@
 """Measures which kernel and which constants are best for each matrix product, and writes gemm_table.json.
 
-A launch of each candidate tells which are promising, these are measured again, and the best few once more, in other groups
-of rows too. Times are taken with events around launches back to back, the candidates of a shape in turns.
+A launch of each candidate tells which are promising, these are measured again, and the best few once more, in other
+groups of rows too. Times are those of CUDA graphs of several launches, the candidates of a shape in turns.
 """
 import argparse
 import dataclasses
@@ -11,38 +11,45 @@ import time
 
 import torch
 
-from gemm_kernels import Configuration, Kernel, Launch, check_product, compile_all
+from gemm_kernels import Configuration, Kernel, Launch, captured, check_product, compile_all, random_operands
 from gemm_shapes import shapes
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = (4, 8, 16)
+MIDDLE_GROUP = 8
 SPLITS = (2, 3, 4, 5, 6, 8)
 
 
+# Blocks in the order of the kernel's parameters, without GROUP_M where there is one; warps; stages; programs per SM.
+PERSISTENT = (((128, 256, 64), 8, 3, 1), ((128, 128, 64), 4, 5, 1), ((128, 128, 64), 4, 3, 2), ((64, 256, 64), 4, 5, 1),
+              ((64, 128, 128), 4, 4, 1), ((64, 64, 128), 4, 6, 1), ((64, 128, 64), 4, 4, 2), ((64, 64, 128), 4, 3, 2))
+TWO_WIDTHS = (
+    ((128, 256, 0, 64), 8, 4, 1), ((128, 128, 0, 64), 4, 6, 1), ((128, 128, 0, 64), 4, 3, 2),
+    ((64, 256, 0, 64), 4, 5, 1), ((64, 128, 0, 128), 4, 4, 1), ((64, 64, 0, 128), 4, 6, 1),
+    ((64, 64, 0, 128), 4, 3, 2), ((64, 128, 0, 64), 4, 4, 2), ((64, 32, 0, 128), 4, 4, 2),
+    # a program for each SM
+    ((128, 64, 16, 64), 4, 7, 1), ((128, 64, 32, 64), 4, 7, 1), ((128, 128, 16, 64), 4, 6, 1),
+    ((128, 128, 32, 64), 4, 6, 1), ((128, 128, 64, 64), 4, 5, 1), ((128, 128, 64, 64), 8, 5, 1),
+    ((128, 256, 32, 64), 8, 4, 1), ((128, 256, 64, 64), 8, 3, 1), ((256, 128, 32, 64), 8, 4, 1),
+    ((64, 64, 16, 128), 4, 5, 1), ((64, 64, 32, 128), 4, 5, 1), ((64, 32, 16, 128), 4, 7, 1),
+    ((64, 128, 32, 128), 4, 3, 1), ((64, 128, 32, 64), 4, 7, 1), ((64, 128, 64, 64), 4, 6, 1),
+    ((64, 256, 32, 64), 4, 5, 1), ((64, 256, 64, 64), 4, 4, 1), ((64, 256, 128, 64), 4, 4, 1),
+    # two on each SM, of which one computes while the other starts, waits or stores
+    ((128, 128, 16, 64), 4, 3, 2), ((128, 128, 32, 64), 4, 3, 2), ((128, 128, 64, 32), 4, 5, 2),
+    ((128, 64, 32, 64), 4, 3, 2), ((128, 64, 16, 64), 4, 4, 2), ((64, 64, 16, 128), 4, 3, 2),
+    ((64, 64, 32, 64), 4, 5, 2), ((64, 128, 32, 64), 4, 3, 2), ((64, 128, 64, 64), 4, 3, 2),
+    ((64, 256, 32, 32), 4, 5, 2), ((64, 256, 64, 32), 4, 4, 2))
+POINTERS = (((64, 64, 128), 4, 4, 1), ((64, 64, 64), 4, 6, 2), ((64, 128, 64), 4, 4, 2), ((64, 32, 128), 4, 4, 2),
+            ((128, 128, 64), 8, 5, 1))
+SPLIT_K = (((64, 64, 128), 4, 3, 2), ((64, 64, 64), 4, 6, 2), ((64, 128, 64), 4, 4, 2), ((128, 64, 64), 4, 4, 2),
+           ((128, 128, 64), 4, 6, 1), ((128, 256, 64), 8, 4, 1))
+
+
 def candidates():
-    found = []
-    for group in GROUPS:
-        found += [Configuration("gemm", (128, 256, 64, group), 8, 3), Configuration("gemm", (128, 128, 64, group), 4, 5),
-                  Configuration("gemm", (128, 128, 64, group), 4, 3, 2)]
-    found += [Configuration("gemm", (*blocks, 8), 4, stages, per_sm) for *blocks, stages, per_sm in
-              ((64, 256, 64, 5, 1), (64, 128, 128, 4, 1), (64, 64, 128, 6, 1), (64, 128, 64, 4, 2), (64, 64, 128, 3, 2))]
-    found += [Configuration("gemm_two_widths", (*blocks, 8), warps, stages, per_sm) for *blocks, warps, stages, per_sm in (
-        (128, 256, 0, 64, 8, 4, 1), (128, 128, 0, 64, 4, 6, 1), (128, 128, 0, 64, 4, 3, 2), (64, 256, 0, 64, 4, 5, 1),
-        (64, 128, 0, 128, 4, 4, 1), (64, 64, 0, 128, 4, 6, 1), (64, 64, 0, 128, 4, 3, 2), (64, 128, 0, 64, 4, 4, 2),
-        (64, 32, 0, 128, 4, 4, 2),
-        (128, 128, 16, 64, 4, 6, 1), (128, 128, 32, 64, 4, 6, 1), (128, 128, 64, 64, 4, 5, 1),
-        (128, 128, 16, 64, 8, 6, 1), (128, 128, 32, 64, 8, 6, 1), (128, 128, 64, 64, 8, 5, 1),
-        (128, 64, 16, 64, 4, 7, 1), (128, 256, 32, 64, 8, 4, 1), (128, 256, 64, 64, 8, 3, 1), (128, 64, 32, 64, 4, 7, 1),
-        (256, 128, 64, 64, 8, 3, 1), (256, 128, 32, 64, 8, 4, 1),
-        (64, 64, 16, 128, 4, 5, 1), (64, 64, 32, 128, 4, 5, 1), (64, 32, 16, 128, 4, 7, 1), (64, 128, 32, 128, 4, 3, 1),
-        (64, 128, 32, 64, 4, 7, 1), (64, 128, 64, 64, 4, 6, 1), (64, 256, 32, 64, 4, 5, 1), (64, 256, 64, 64, 4, 4, 1))]
-    found += [Configuration("gemm_pointers", (*blocks, 8), warps, stages, per_sm) for *blocks, warps, stages, per_sm in (
-        (64, 64, 128, 4, 4, 1), (64, 64, 64, 4, 6, 2), (64, 128, 64, 4, 4, 2), (64, 32, 128, 4, 4, 2),
-        (128, 128, 64, 8, 5, 1))]
-    found += [Configuration("gemm_split_k", tuple(blocks), warps, stages, per_sm) for *blocks, warps, stages, per_sm in (
-        (64, 64, 128, 4, 3, 2), (64, 64, 64, 4, 6, 2), (64, 128, 64, 4, 4, 2), (128, 64, 64, 4, 4, 2),
-        (128, 128, 64, 4, 6, 1), (128, 256, 64, 8, 4, 1))]
-    return found
+    found = [Configuration("gemm", (*blocks, group), *rest) for group in GROUPS for blocks, *rest in PERSISTENT[:3]]
+    for kernel, sizes in (("gemm", PERSISTENT[3:]), ("gemm_two_widths", TWO_WIDTHS), ("gemm_pointers", POINTERS)):
+        found += [Configuration(kernel, (*blocks, MIDDLE_GROUP), *rest) for blocks, *rest in sizes]
+    return found + [Configuration("gemm_split_k", blocks, *rest) for blocks, *rest in SPLIT_K]
 
 
 def worth_trying(kernels, m, n, k, multiprocessors):
@@ -52,8 +59,9 @@ def worth_trying(kernels, m, n, k, multiprocessors):
         configuration = kernel.configuration
         rows, columns = configuration.tile()
         tiles = configuration.tiles(m, n)
+        is_middle = configuration.constants().get("GROUP_M", MIDDLE_GROUP) == MIDDLE_GROUP
         many_small = rows * columns < 128 * 128 and tiles > 30 * multiprocessors
-        if rows > m or many_small or configuration.constants().get("GROUP_M", 8) != 8:
+        if rows > m or many_small or not is_middle:
             continue
         if configuration.kernel != "gemm_split_k":
             found.append((kernel, 1))
@@ -64,13 +72,14 @@ def worth_trying(kernels, m, n, k, multiprocessors):
 
 def measure(calls, repeats, rounds):
     """Median microseconds of each, taken in turns."""
+    if repeats > 1:
+        calls = [captured(call, repeats).replay for call in calls]
     events = [[] for _ in calls]
     for _ in range(rounds):
         for call, taken in zip(calls, events):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
-            for _ in range(repeats):
-                call()
+            call()
             end.record()
             taken.append((begin, end))
     torch.cuda.synchronize()
@@ -81,30 +90,34 @@ def tune(kernels, a, b, multiprocessors):
     """(configuration, splits, microseconds of it, of cuBLAS, microseconds of all promising candidates)"""
     (m, k), n = a.shape, b.shape[1]
     c, reference = (torch.empty(m, n, dtype=a.dtype, device=a.device) for _ in range(2))
-    calls = [lambda: torch.mm(a, b, out=reference)]
-    tried = worth_trying(kernels, m, n, k, multiprocessors)
-    calls += [Launch(kernel, a, b, c, splits) for kernel, splits in tried]
+    blas = lambda: torch.mm(a, b, out=reference)
+    calls = [Launch(kernel, a, b, c, splits) for kernel, splits in worth_trying(kernels, m, n, k, multiprocessors)]
     measure(calls, 1, 1)
     once = measure(calls, 1, 1)
-    fastest = min(once[1:])
-    promising = [i for i in range(1, len(calls)) if once[i] < 1.4 * fastest + 4]
-    repeats = max(1, min(20, int(400 / (fastest + 1))))
-    first = measure([calls[i] for i in promising], repeats, 3)
-    best = [i for _, i in sorted(zip(first, promising))][:4]
-    for i in best[:2]:
-        for other in kernels.values():
-            if is_regrouping(other.configuration, tried[i - 1][0].configuration) and m > 4 * other.configuration.tile()[0]:
-                best.append(len(calls))
-                tried.append((other, 1))
-                calls.append(Launch(other, a, b, c))
-    second = measure([calls[0]] + [calls[i] for i in best], repeats, 5)
-    time_taken, i = min(zip(second[1:], best))
+    repeats = max(1, min(20, int(400 / (min(once) + 1))))
+    promising = [call for call, each in zip(calls, once) if each < 1.4 * min(once) + 4]
+    first = measure(promising, repeats, 3)
+    best = [promising[i] for i in sorted(range(len(promising)), key=first.__getitem__)[:4]]
+    for call in best[:2]:
+        best += [Launch(other, a, b, c) for other in kernels.values()
+                 if is_regrouping(other.configuration, call.kernel.configuration)
+                 and m > 4 * other.configuration.tile()[0]]
+    blas_time, *second = measure([blas, *best], repeats, 5)
+    time_taken, i = min((each, i) for i, each in enumerate(second) if is_right(best[i], c, reference, k))
+    found = {f"{call.kernel.configuration} /{call.splits}": each
+             for call, each in [*zip(promising, first), *zip(best, second)]}
+    return best[i].kernel.configuration, best[i].splits, time_taken, blas_time, found
+
+
+def is_right(call, c, reference, k):
     c.fill_(float("nan"))
-    calls[i]()
-    check_product(c, reference, k)
-    found = {f"{tried[i - 1][0].configuration} /{tried[i - 1][1]}": time_taken
-             for time_taken, i in [*zip(first, promising), *zip(second[1:], best)]}
-    return tried[i - 1][0].configuration, tried[i - 1][1], time_taken, second[0], found
+    call()
+    try:
+        check_product(c, reference, k)
+    except RuntimeError as error:
+        print(f"{call.kernel.configuration}: {error}")
+        return False
+    return True
 
 
 def is_regrouping(one, other):
@@ -132,7 +145,7 @@ def main():
             print("out of time")
             break
         if (n, k) not in operands:
-            operands = {(n, k): [torch.randn(size, dtype=torch.bfloat16, device="cuda") for size in ((8192, k), (k, n))]}
+            operands = {(n, k): random_operands(n, k)}
         a, b = operands[n, k]
         configuration, splits, ours, blas, found = tune(kernels, a[:m], b, multiprocessors)
         used.setdefault(configuration, len(used))

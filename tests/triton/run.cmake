@@ -1,4 +1,4 @@
-# Runs SCRIPT with the bootstrapped PYTHON; a missing Triton is a failure that says what to do.
+# Runs SCRIPT, with an ARGUMENT if there is one, with the bootstrapped PYTHON; a missing Triton is a failure that says what to do.
 set(advice "Triton is not installed in .deps/venv; run scripts/bootstrap.sh --triton")
 if(NOT EXISTS ${PYTHON})
   message(FATAL_ERROR "${advice}")
@@ -8,4 +8,4 @@ execute_process(COMMAND ${PYTHON} -c "from importlib.util import find_spec as f;
 if(missing)
   message(FATAL_ERROR "${advice}")
 endif()
-execute_process(COMMAND ${PYTHON} -B ${SCRIPT} COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${PYTHON} -B ${SCRIPT} ${ARGUMENT} COMMAND_ERROR_IS_FATAL ANY)

@@ -1,0 +1,34 @@
+"""The table of measured choices covers every shape of the benchmark, with constants that the kernels have."""
+import sys
+import unittest
+
+import kernels
+
+sys.path.insert(0, str(kernels.ROOT / "bench" / "gpu"))
+
+from gemm_kernels import cdiv, read_table
+from gemm_shapes import shapes
+
+TABLE = read_table(kernels.ROOT / "bench" / "gpu" / "gemm_table.json")
+
+
+class GemmTable(unittest.TestCase):
+
+    def test_has_every_shape(self):
+        self.assertEqual(set(TABLE), set(shapes()))
+        self.assertEqual(len(shapes()), len(set(shapes())))
+
+    def test_constants_are_those_of_the_kernels(self):
+        for configuration in {configuration for configuration, _ in TABLE.values()}:
+            function = kernels.local_kernel(configuration.kernel)
+            named = [parameter.name for parameter in function.params if parameter.is_constexpr]
+            self.assertEqual(list(configuration.constants()), named, str(configuration))
+
+    def test_splits_are_of_the_kernel_that_splits(self):
+        for (m, n, k), (configuration, splits) in TABLE.items():
+            self.assertEqual(splits > 1, configuration.kernel == "gemm_split_k", f"{m}x{n}x{k}")
+            self.assertLessEqual(splits, cdiv(k, configuration.constants()["BLOCK_K"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
