@@ -50,6 +50,15 @@ BUILDERS = 8  # compilers that one rank runs at once
 LINK_BYTES = (64 << 20, 256 << 20)
 
 
+class OneRank:
+    """A group of one, for operators that are made only to have their kernels built."""
+
+    rank, size = 0, 1
+
+    def all_gather(self, item):
+        return [item]
+
+
 class Bench:
     """What is the same for all rows."""
 
@@ -58,7 +67,8 @@ class Bench:
         self.methods = options.methods
         sms = torch.cuda.get_device_properties(session.device).multi_processor_count
         shared = (sms - FREE_SMS) // session.ranks
-        self.workers = [shared] if session.share else [sms, sms - FREE_SMS]
+        self.sms = [shared] if session.share else [sms, sms - FREE_SMS]  # that a rank may have
+        self.local = tuning.read_local_products()
         self.tuned = tuning.read_tuned(options.tuned)
         self.found = {}  # by this run's searches
         self.broken = set()  # (kind, kernel) that do not compile
@@ -69,48 +79,48 @@ class Bench:
 
     def compile(self, row, choice, ranks):
         import syncopate
-        file = ROOT / "operators" / tuning.OPERATOR_FILES[row.kind]
+        file = ROOT / "operators" / choice.operator_file(row.kind)
         return syncopate.compile(str(file), choice.overrides(row, ranks))
 
     def build_ahead(self, chosen):
         """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same
-        for all ranks and sizes, so each is built as a tiny operator of one rank, in a group of its own."""
+        for all ranks and sizes, so each is built as a tiny operator of one rank."""
         session, begin = self.session, time.monotonic()
         jobs = []
         for kind in sorted({row.kind for row in chosen}):
-            choices = [self.choice_for(row)[0] for row in chosen if row.kind == kind]
-            walk = tuning.axes(kind, self.workers) if self.options.search else ()
-            jobs += [(kind, kernel) for kernel in tuning.kernels_of(choices, walk)]
-        alone = [dist.new_group([rank], backend="gloo") for rank in range(session.ranks) for _ in range(BUILDERS)]
-        free = alone[session.rank * BUILDERS:(session.rank + 1) * BUILDERS]
+            needed = set()
+            for row in (row for row in chosen if row.kind == kind):
+                walk = self.walk(row) if self.options.search else ()
+                needed |= set(tuning.machine_codes_of([self.choice_for(row)[0]], walk))
+            jobs += [(kind, code) for code in sorted(needed, key=lambda code: code.name)]
 
         def build(job):
-            group = free.pop()
             try:
-                self.build_alone(*job, group)
+                self.build_alone(*job)
                 return job, ""
             except Exception as exception:
                 return job, text_of(exception)
-            finally:
-                free.append(group)
 
         with ThreadPoolExecutor(BUILDERS) as pool:
             built = list(pool.map(build, jobs[session.rank::session.ranks]))
         built = [each for of_rank in session.of_all(built) for each in of_rank]
         good = {kind for (kind, _), error in built if not error}
-        for (kind, kernel), error in built:
+        for (kind, code), error in built:
             if error:
-                session.say(f"  {rows.KINDS[kind]}, {kernel.name}: {error.splitlines()[0]}")
+                session.say(f"  {rows.KINDS[kind]}, {code.name}: {error.splitlines()[0]}")
             # Where none of a kind was built it is not the kernels; let the rows say what it is.
             if error and kind in good:
-                self.broken.add((kind, kernel))
+                self.broken.add((kind, code))
         session.say(f"{len(jobs) - len(self.broken)} of {len(jobs)} kernels built in {time.monotonic() - begin:.0f} s")
 
-    def build_alone(self, kind, kernel, group):
+    def build_alone(self, kind, code):
         import syncopate
-        torch.cuda.set_device(self.session.device)
-        tile = rows.Row(kind, kernel.block_m, kernel.block_n, kernel.block_k, ())
-        syncopate.Operator(self.compile(tile, kernel, 1), group=group).close()
+        row = rows.Row(kind, code.block_m, code.width, code.block_k, ())
+        plan = self.compile(row, code, 1)
+        syncopate.Operator(plan, group=OneRank(), device=self.session.device).close()
+
+    def walk(self, row):
+        return tuning.axes(row.kind, self.sms, self.local.get((row.M, row.N, row.K)))
 
     def operator(self, row, choice):
         import syncopate
@@ -118,7 +128,7 @@ class Bench:
         return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
-        return tuning.choose(row, self.session.ranks, self.workers[0], self.tuned)
+        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned)
 
     def ours(self, problem):
         choice, _ = self.choice_for(problem.row)
@@ -141,11 +151,11 @@ class Bench:
             return us
 
         def allowed(choice):
-            return (tuning.fits(choice, row, session.ranks) and (row.kind, choice.kernel) not in self.broken
+            return (tuning.fits(choice, row, session.ranks) and (row.kind, choice.machine_code) not in self.broken
                     and session.seconds() < self.options.seconds)
 
         start, _ = self.choice_for(row)
-        choice, us, tried = tuning.search(start, tuning.axes(row.kind, self.workers), allowed, measure)
+        choice, us, tried = tuning.search(start, self.walk(row), allowed, measure)
         if us is None:
             return
         self.tuned[tuning.key(row, session.ranks)] = choice

@@ -8,63 +8,79 @@ import os
 import pathlib
 from dataclasses import asdict, dataclass, fields, replace
 
-REDUCED_OR_GATHERED = {"ag": "a", "rs": "c"}  # the communicated tensor of each operator file
-OPERATOR_FILES = {"ag": "ag_gemm.toml", "rs": "gemm_rs.toml"}
+import gemm_kernels
+
+COMMUNICATED = {"ag": "a", "rs": "c"}  # the tensor of each operator that crosses links
+OPERATOR_FILES = {("ag", "gemm"): "ag_gemm.toml", ("ag", "gemm_two_widths"): "ag_gemm_two_widths.toml",
+                  ("rs", "gemm"): "gemm_rs.toml"}
 TUNED = pathlib.Path(__file__).with_name("tuned.json")
+LOCAL_PRODUCTS = pathlib.Path(__file__).with_name("gemm_table.json")
 
 
 @dataclass(frozen=True)
 class Choice:
+    kernel: str = "gemm"  # of kernels/
     block_m: int = 128
     block_n: int = 256
+    extra_n: int = 0  # gemm_two_widths has it, gemm has not
     block_k: int = 64
     group_m: int = 8
     warps: int = 8
     stages: int = 3
+    sms: int = 132  # that the kernel takes
+    per_sm: int = 1  # its thread blocks on each of them
     split: int = 2
     initiator: str = "push"
-    workers: int = 132
+
+    @property
+    def width(self):
+        """Columns of a tile."""
+        return self.block_n + self.extra_n
+
+    def operator_file(self, kind):
+        return OPERATOR_FILES[kind, self.kernel]
 
     def overrides(self, row, ranks):
         """The values of the operator file that this choice, for this row, replaces."""
-        tensor = REDUCED_OR_GATHERED[row.kind]
-        return {
+        tensor = COMMUNICATED[row.kind]
+        extra = {"kernel.args.EXTRA_N": self.extra_n} if self.kernel == "gemm_two_widths" else {}
+        return extra | {
             "ranks": ranks,
             "kernel.args.M": row.M, "kernel.args.N": row.N, "kernel.args.K": row.K,
             "kernel.args.BLOCK_M": self.block_m, "kernel.args.BLOCK_N": self.block_n,
-            "kernel.args.BLOCK_K": self.block_k,
-            "kernel.args.GROUP_M": self.group_m,
-            "launch.warps": self.warps, "launch.stages": self.stages, "launch.workers": self.workers,
+            "kernel.args.BLOCK_K": self.block_k, "kernel.args.GROUP_M": self.group_m,
+            "launch.warps": self.warps, "launch.stages": self.stages, "launch.workers": self.sms * self.per_sm,
             f"communicate.{tensor}.split": self.split, f"communicate.{tensor}.initiator": self.initiator,
         }
 
     @property
     def short_name(self):
         """What fits into a table."""
-        return f"{self.block_m}x{self.block_n}, split {self.split}" + (", pull" if self.initiator == "pull" else "")
+        return (f"{self.block_m}x{self.width}" + (f" by {self.per_sm}" if self.per_sm > 1 else "")
+                + f", split {self.split}" + (", pull" if self.initiator == "pull" else ""))
 
     @property
     def name(self):
-        return (f"{self.block_m}x{self.block_n}x{self.block_k} group {self.group_m}, {self.warps} warps, "
-                f"{self.stages} stages, split {self.split}, {self.initiator}, {self.workers} workers")
-
+        width = f"{self.block_n}+{self.extra_n}" if self.extra_n else f"{self.block_n}"
+        return (f"{self.kernel} {self.block_m}x{width}x{self.block_k} group {self.group_m}, {self.warps} warps, "
+                f"{self.stages} stages, {self.per_sm} on each of {self.sms} SMs, split {self.split}, {self.initiator}")
 
     @property
-    def kernel(self):
-        """What its machine code depends on, as a choice: chunks and workers are tables and numbers to a kernel."""
-        return replace(self, split=1, initiator="push", workers=1)
+    def machine_code(self):
+        """What machine code depends on, as a choice: chunks and thread blocks are tables and numbers to a kernel."""
+        return replace(self, split=1, initiator="push", sms=1, per_sm=1)
 
 
-def kernels_of(choices, walk=()):
-    """All kernels that these choices, or a search along `walk` from them, can need: the axes of a kernel multiply."""
-    kernels = {choice.kernel for choice in choices}
+def machine_codes_of(choices, walk=()):
+    """All that these choices, or a search along `walk` from them, can need: the axes that change a kernel multiply."""
+    codes = {choice.machine_code for choice in choices}
     for _, variations in walk:
-        kernels |= {vary(kernel).kernel for kernel in kernels for vary in variations}
-    return sorted(kernels, key=lambda kernel: kernel.name)
+        codes |= {vary(code).machine_code for code in codes for vary in variations}
+    return sorted(codes, key=lambda code: code.name)
 
 
 def tiles(row, choice):
-    return math.ceil(row.M / choice.block_m) * math.ceil(row.N / choice.block_n)
+    return math.ceil(row.M / choice.block_m) * math.ceil(row.N / choice.width)
 
 
 def fits(choice, row, ranks):
@@ -72,37 +88,63 @@ def fits(choice, row, ranks):
     return row.M // ranks // choice.split >= choice.block_m or choice.split == 1
 
 
-def default_choice(row, ranks, workers):
-    """Where nothing was measured: wide tiles where there are enough of them for two waves, chunks of at least 4 MiB."""
-    wide = Choice(workers=workers)
-    narrow = Choice(block_n=128, warps=4, stages=4, workers=workers)
-    choice = wide if tiles(row, wide) >= 2 * workers else narrow
+def default_choice(row, ranks, sms):
+    """Where nothing was measured: wide tiles where there are enough of them for two rounds, chunks of at least 4
+    MiB."""
+    wide = Choice(sms=sms)
+    narrow = Choice(block_n=128, warps=4, stages=5, sms=sms)
+    choice = wide if tiles(row, wide) >= 2 * sms else narrow
     shard_bytes = row.link_bytes(ranks) // max(1, ranks - 1)
     splits = [split for split in (1, 2, 4)
               if shard_bytes // split >= 4 << 20 and fits(replace(choice, split=split), row, ranks)]
     return replace(choice, split=max(splits, default=1))
 
 
-def axes(kind, workers):
-    """What a search walks along, one axis after the other: (name, the variations of a choice to try)."""
+def vary(**changes):
+    return lambda choice: replace(choice, **changes)
 
-    def vary(**changes):
-        return lambda choice: replace(choice, **changes)
 
-    tile_shapes = [
-        vary(block_m=128, block_n=256, block_k=64, warps=8, stages=3),
-        vary(block_m=128, block_n=256, block_k=64, warps=8, stages=4),
-        vary(block_m=128, block_n=128, block_k=64, warps=4, stages=4),
-        vary(block_m=128, block_n=128, block_k=64, warps=4, stages=5),
-        vary(block_m=128, block_n=128, block_k=128, warps=8, stages=3),
-    ]
+def tile(kernel, block_m, block_n, extra_n, block_k, warps, stages, per_sm=1):
+    return vary(kernel=kernel, block_m=block_m, block_n=block_n, extra_n=extra_n, block_k=block_k, warps=warps,
+                stages=stages, per_sm=per_sm)
+
+
+TILES = [
+    tile("gemm", 128, 256, 0, 64, 8, 3),
+    tile("gemm", 128, 128, 0, 64, 4, 5),
+    tile("gemm", 128, 128, 0, 64, 4, 4),
+    tile("gemm", 128, 128, 0, 64, 4, 3, per_sm=2),
+    tile("gemm", 64, 256, 0, 64, 4, 5),
+    tile("gemm_two_widths", 128, 256, 0, 64, 8, 4),
+    tile("gemm_two_widths", 128, 128, 64, 64, 4, 5),
+    tile("gemm_two_widths", 64, 256, 64, 64, 4, 4),
+]
+
+
+def axes(kind, sms, local=None):
+    """What a search walks along, one axis after the other: (name, the variations of a choice to try). `sms`: the
+    numbers of SMs to try; `local`: the tile of the fastest product alone, if one is known."""
+    known = TILES + ([local] if local else [])
     return [
-        ("tile", tile_shapes),
+        ("tile", [shape for shape in known if (kind, shape(Choice()).kernel) in OPERATOR_FILES]),
         ("split", [vary(split=split) for split in (1, 2, 4, 8)]),
         ("group", [vary(group_m=group) for group in (4, 8, 16)]),
         ("initiator", [vary(initiator=initiator) for initiator in ("push", "pull")]),
-        ("workers", [vary(workers=count) for count in workers]),
+        ("SMs", [vary(sms=count) for count in sms]),
     ]
+
+
+def read_local_products(path=LOCAL_PRODUCTS):
+    """{(M, N, K): tile}: what bench/gpu/tune_gemm.py found fastest for the product alone, where an operator can use
+    it."""
+    path = pathlib.Path(path)
+    found = {}
+    for size, (configuration, splits) in (gemm_kernels.read_table(path) if path.exists() else {}).items():
+        if splits == 1 and configuration.kernel in ("gemm", "gemm_two_widths"):
+            blocks = configuration.constants()
+            found[size] = tile(configuration.kernel, blocks["BLOCK_M"], blocks["BLOCK_N"], blocks.get("EXTRA_N", 0),
+                               blocks["BLOCK_K"], configuration.warps, configuration.stages, configuration.per_sm)
+    return found
 
 
 FAILURES = 4  # of a search with no success: what fails is not the choice
@@ -185,25 +227,23 @@ def sort_key(name):
     return kind, ranks, size
 
 
-def choose(row, ranks, workers, tuned):
+def choose(row, ranks, sms, tuned):
     """The measured choice for this size, else that of the nearest measured size of the same operator and number of
     ranks (distance between the logarithms of M, N, K, at most a factor of two over all), else the default. Returns
-    (choice, where it is from). `workers` is the most thread blocks that a rank can have here: fewer than a measured
-    choice has mean that it was measured elsewhere, and it is lowered."""
-    exact = tuned.get(key(row, ranks))
-    if exact:
-        return lowered(exact, workers), "measured"
+    (choice, where it is from). `sms` are the most that a rank can have here: a choice with more was measured
+    elsewhere, and is lowered."""
+
+    def lowered(choice):
+        return replace(choice, sms=min(choice.sms, sms))
 
     def distance(name):
         _, size, _ = parse_key(name)
         return math.dist([math.log2(x) for x in size], [math.log2(x) for x in (row.M, row.N, row.K)])
 
+    if key(row, ranks) in tuned:
+        return lowered(tuned[key(row, ranks)]), "measured"
     near = [name for name in tuned if parse_key(name)[0] == row.kind and parse_key(name)[2] == ranks]
     nearest = min(near, key=lambda name: (distance(name), name), default=None)
     if nearest and distance(nearest) <= 1 and fits(tuned[nearest], row, ranks):
-        return lowered(tuned[nearest], workers), f"as {nearest}"
-    return default_choice(row, ranks, workers), "default"
-
-
-def lowered(choice, workers):
-    return replace(choice, workers=min(choice.workers, workers))
+        return lowered(tuned[nearest]), f"as {nearest}"
+    return default_choice(row, ranks, sms), "default"

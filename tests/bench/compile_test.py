@@ -29,7 +29,7 @@ class Compiles(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def compiled(self, row, choice, ranks=2):
-        file = SOURCE / "operators" / tuning.OPERATOR_FILES[row.kind]
+        file = SOURCE / "operators" / choice.operator_file(row.kind)
         command = [BINARY, "compile", str(file), "--out", self.folder.name, *settings(choice.overrides(row, ranks))]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120)
         self.assertEqual(result.returncode, 0, f"{choice.name}: {result.stderr}")
@@ -45,7 +45,7 @@ class Compiles(unittest.TestCase):
                     kernel = plan["kernel"]
                     self.assertEqual((kernel["warps"], kernel["stages"]), (choice.warps, choice.stages))
                     tiles = tuning.tiles(row, choice)
-                    self.assertEqual(plan["workers"], min(choice.workers, tiles))
+                    self.assertEqual(plan["workers"], min(choice.sms * choice.per_sm, tiles))
                     transfers = [len(queue["transfers"]) for rank in plan["programs"] for queue in rank["queues"]]
                     self.assertEqual(sum(transfers), 2 * choice.split)
 
@@ -54,10 +54,10 @@ class Compiles(unittest.TestCase):
             self.compiled(row, tuning.default_choice(row, 2, 132))
 
     def test_a_kernel_is_the_same_text_for_one_rank_and_for_two(self):
-        """What is built ahead, in a group of one rank, is what operators of several use."""
-        for kind in ("ag", "rs"):
-            texts = {self.compiled(rows.Row(kind, 1024, 512, 256, ()), tuning.Choice(), ranks)["kernel"]["fused_source"]
-                     for ranks in (1, 2, 4)}
+        """What is built ahead, as an operator of one rank, is what operators of several use."""
+        for kind, kernel in tuning.OPERATOR_FILES:
+            row, choice = rows.Row(kind, 1024, 512, 256, ()), tuning.Choice(kernel=kernel)
+            texts = {self.compiled(row, choice, ranks)["kernel"]["fused_source"] for ranks in (1, 2, 4)}
             self.assertEqual(len(texts), 1)
 
 

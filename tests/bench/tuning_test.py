@@ -22,32 +22,77 @@ class Overrides(unittest.TestCase):
         self.assertEqual((gather["communicate.a.split"], gather["communicate.a.initiator"]), (4, "pull"))
         self.assertEqual((gather["ranks"], gather["kernel.args.M"], gather["kernel.args.N"], gather["kernel.args.K"]),
                          (2, 8192, 14336, 8192))
-        scatter = Choice(block_n=128, warps=4, stages=5, workers=128).overrides(SMALL, 2)
+        scatter = Choice(block_n=128, warps=4, stages=5, sms=128).overrides(SMALL, 2)
         self.assertEqual(scatter["communicate.c.split"], 2)
         self.assertNotIn("communicate.a.split", scatter)
         self.assertEqual((scatter["kernel.args.BLOCK_N"], scatter["launch.warps"], scatter["launch.stages"],
                           scatter["launch.workers"]), (128, 4, 5, 128))
 
+    def test_tiles_of_two_widths_and_two_blocks_on_an_sm(self):
+        choice = Choice(kernel="gemm_two_widths", block_n=128, extra_n=64, per_sm=2, sms=132)
+        overrides = choice.overrides(LARGE, 2)
+        self.assertEqual(overrides["kernel.args.EXTRA_N"], 64)
+        self.assertEqual(overrides["launch.workers"], 264)
+        self.assertNotIn("kernel.args.EXTRA_N", Choice().overrides(LARGE, 2))  # gemm.py has no such parameter
+        self.assertEqual(choice.operator_file("ag"), "ag_gemm_two_widths.toml")
+        self.assertEqual(tuning.tiles(LARGE, choice), 64 * 75)
+        self.assertEqual(choice.short_name, "128x192 by 2, split 2")
+
     def test_unlike_choices_have_unlike_names(self):
         choices = [Choice(), Choice(block_m=64), Choice(block_n=128), Choice(block_k=128), Choice(group_m=4),
-                   Choice(warps=4), Choice(stages=4), Choice(split=1), Choice(initiator="pull"), Choice(workers=128)]
+                   Choice(warps=4), Choice(stages=4), Choice(split=1), Choice(initiator="pull"), Choice(sms=128),
+                   Choice(kernel="gemm_two_widths"), Choice(extra_n=64), Choice(per_sm=2)]
         self.assertEqual(len({choice.name for choice in choices}), len(choices))
 
 
 class Kernels(unittest.TestCase):
     def test_choices_that_differ_in_tables_only_share_a_kernel(self):
-        choices = [Choice(split=1), Choice(split=4), Choice(initiator="pull"), Choice(workers=128), Choice(stages=4)]
-        self.assertEqual(len(tuning.kernels_of(choices)), 2)
+        choices = [Choice(split=1), Choice(split=4), Choice(initiator="pull"), Choice(sms=128), Choice(stages=4)]
+        self.assertEqual(len(tuning.machine_codes_of(choices)), 2)
 
     def test_all_that_a_search_can_meet(self):
         walk = tuning.axes("ag", [132, 128])
-        kernels = set(tuning.kernels_of([Choice()], walk))
-        self.assertEqual(len(kernels), 5 * 3)  # tiles and groups
+        kernels = set(tuning.machine_codes_of([Choice()], walk))
+        # Tiles, two of which are one machine code of other numbers of blocks per SM or none, by groups.
+        self.assertEqual(len(kernels), len({shape(Choice()).machine_code for shape in tuning.TILES}) * 3)
         met = []
         times = itertools.cycle([5.0, 4.0, 3.0, 2.0, 1.0, 6.0])
-        tuning.search(Choice(), walk, lambda choice: True, lambda choice: met.append(choice.kernel) or next(times))
+        tuning.search(Choice(), walk, lambda choice: True,
+                      lambda choice: met.append(choice.machine_code) or next(times))
         self.assertGreater(len(set(met)), 6)
         self.assertLessEqual(set(met), kernels)
+
+
+class Axes(unittest.TestCase):
+    def tiles_of(self, kind, local=None):
+        return [shape(Choice()) for shape in dict(tuning.axes(kind, [132], local))["tile"]]
+
+    def test_a_reduce_scatter_has_one_kernel(self):
+        self.assertEqual({choice.kernel for choice in self.tiles_of("rs")}, {"gemm"})
+        self.assertEqual({choice.kernel for choice in self.tiles_of("ag")}, {"gemm", "gemm_two_widths"})
+
+    def test_the_fastest_product_is_tried_too(self):
+        local = tuning.tile("gemm", 64, 128, 0, 128, 4, 4)
+        self.assertEqual(self.tiles_of("rs", local)[-1],
+                         Choice(block_m=64, block_n=128, block_k=128, warps=4, stages=4))
+        self.assertEqual(len(self.tiles_of("rs", local)), len(self.tiles_of("rs")) + 1)
+        other = tuning.tile("gemm_two_widths", 64, 128, 0, 128, 4, 4)
+        self.assertEqual(self.tiles_of("rs", other), self.tiles_of("rs"))
+
+    def test_the_table_of_products_is_read(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "table.json"
+            self.assertEqual(tuning.read_local_products(path), {})
+            path.write_text(json.dumps({
+                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_split_k", [64, 64, 128], 4, 3, 2],
+                                   ["gemm_two_widths", [64, 256, 64, 64, 8], 4, 4, 2]],
+                "choices": [[8192, 1, 2, 0, 1], [128, 3, 4, 1, 6], [1024, 5, 6, 2, 1]]}))
+            products = tuning.read_local_products(path)
+            self.assertEqual(set(products), {(8192, 1, 2), (1024, 5, 6)})
+            self.assertEqual(products[1024, 5, 6](Choice()), Choice(kernel="gemm_two_widths", block_m=64, block_n=256,
+                                                                   extra_n=64, block_k=64, warps=4, stages=4, per_sm=2))
+        shipped = tuning.read_local_products()
+        self.assertGreater(sum((row.M, row.N, row.K) in shipped for row in rows.all_rows(2)), 50)
 
 
 class Defaults(unittest.TestCase):
@@ -78,11 +123,11 @@ class Search(unittest.TestCase):
 
     def time(self, choice):
         self.measured.append(choice)
-        cost = {(256, 3): 1.0, (256, 4): 1.3, (128, 4): 0.9, (128, 5): 0.8, (128, 3): 1.1}[choice.block_n,
-                                                                                            choice.stages]
+        cost = {(256, 3): 1.0, (256, 4): 1.3, (128, 4): 0.9, (128, 5): 0.8, (128, 3): 1.1, (256, 5): 1.2}[
+            choice.block_n, choice.stages] + choice.extra_n / 100
         cost *= {1: 1.2, 2: 1.0, 4: 0.7, 8: 0.9}[choice.split]
         cost *= {4: 1.0, 8: 0.9, 16: 1.0}[choice.group_m]
-        return 100 * cost * (1.5 if choice.initiator == "pull" else 1.0) * (1.03 if choice.workers == 128 else 1.0)
+        return 100 * cost * (1.5 if choice.initiator == "pull" else 1.0) * (1.03 if choice.sms == 128 else 1.0)
 
     def test_finds_the_best_of_each_axis_and_measures_nothing_twice(self):
         best, us, tried = tuning.search(Choice(), tuning.axes("ag", [132, 128]), lambda choice: True, self.time)
@@ -169,11 +214,11 @@ class TunedFile(unittest.TestCase):
         tuned = {"ag:1024x3584x8192@2": Choice(split=4)}
         self.assertEqual(chosen(512, 3584, 8192)[1], "default")
 
-    def test_fewer_workers_than_measured_lower_a_choice(self):
-        tuned = {tuning.key(LARGE, 2): Choice(workers=132)}
-        self.assertEqual(tuning.choose(LARGE, 2, 64, tuned)[0], Choice(workers=64))
-        self.assertEqual(tuning.choose(LARGE, 2, 148, tuned)[0], Choice(workers=132))
-        self.assertEqual(tuning.choose(SMALL, 2, 64, {})[0].workers, 64)
+    def test_fewer_sms_than_measured_lower_a_choice(self):
+        tuned = {tuning.key(LARGE, 2): Choice(sms=132)}
+        self.assertEqual(tuning.choose(LARGE, 2, 64, tuned)[0], Choice(sms=64))
+        self.assertEqual(tuning.choose(LARGE, 2, 148, tuned)[0], Choice(sms=132))
+        self.assertEqual(tuning.choose(SMALL, 2, 64, {})[0].sms, 64)
 
 
 if __name__ == "__main__":
