@@ -69,13 +69,13 @@ TEST_F(CompileInChild, ResultsComeBackAndAreCachedByContent) {
   EXPECT_EQ(fs::file_size(folder_.path("count")), 2U) << "compiled once";
 
   CompileOptions other = options_;
-  other.stages = 4;
-  EXPECT_FALSE(compile_kernel(plan_, KernelText::fused, other).from_cache);
-  other = options_;
   other.capability = 100;
   EXPECT_FALSE(compile_kernel(plan_, KernelText::fused, other).from_cache);
   EXPECT_FALSE(compile_kernel(plan_, KernelText::local, options_).from_cache);
   Plan changed = plan_;
+  changed.kernel.stages = 4;
+  EXPECT_FALSE(compile_kernel(changed, KernelText::fused, options_).from_cache);
+  changed = plan_;
   changed.kernel.fused_source += "# changed\n";
   EXPECT_FALSE(compile_kernel(changed, KernelText::fused, options_).from_cache);
   changed = plan_;

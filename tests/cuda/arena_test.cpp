@@ -1,0 +1,36 @@
+#include "syncopate/cuda/arena.h"
+
+#include <gtest/gtest.h>
+
+#include "repository.h"
+#include "syncopate/driver/driver.h"
+
+namespace syncopate::cuda {
+namespace {
+
+TEST(ArenaLayout, HasSymmetricBuffersFlagsAndMailboxesApartFromEachOther) {
+  const Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"), {{"ranks", "3"}});
+  const Mailboxes mailboxes = assign_mailboxes(plan);
+  const ArenaLayout layout = arena_layout(plan, mailboxes);
+  ASSERT_EQ(layout.buffers.size(), plan.buffers.size());
+  std::size_t end = layout.mailboxes + mailboxes.most() * 8;
+  EXPECT_GE(layout.mailboxes, layout.flags + static_cast<std::size_t>(signal_count(plan, 0)) * 8);
+  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
+    const Buffer& about = plan.buffers[buffer];
+    ASSERT_EQ(layout.buffers[buffer].has_value(), about.symmetric) << about.name;
+    if (!about.symmetric) continue;
+    EXPECT_GE(*layout.buffers[buffer], end);
+    EXPECT_EQ(*layout.buffers[buffer] % 256, 0U);
+    end = *layout.buffers[buffer] + static_cast<std::size_t>(volume(about.shape) * size_in_bytes(about.dtype));
+  }
+  EXPECT_GE(layout.bytes, end);
+  EXPECT_EQ(layout.bytes % (2 << 20), 0U) << "no page is shared with other memory";
+}
+
+TEST(ArenaLayout, OfAPlanThatCommunicatesNothingIsNotEmpty) {
+  const Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"), {{"ranks", "1"}});
+  EXPECT_GT(arena_layout(plan, assign_mailboxes(plan)).bytes, 0U);
+}
+
+}  // namespace
+}  // namespace syncopate::cuda
