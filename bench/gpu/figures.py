@@ -2,8 +2,9 @@
 GPU.
 
 A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, "us": {METHOD: median}, "samples_us":
-{METHOD: [...]}, "errors": {METHOD: why it has no time}, "notes": {METHOD: choice it made}, "link_us": time of the
-row's bytes at the best measured link rate, absent where no link was measured}. Methods are those of METHODS.
+{METHOD: [...]}, "host_us": {METHOD: median of what issuing a call took}, "errors": {METHOD: why it has no time},
+"notes": {METHOD: choice it made}, "link_us": time of the row's bytes at the best measured link rate, absent where no
+link was measured}. Methods are those of METHODS.
 """
 import math
 import statistics
@@ -18,6 +19,7 @@ METHODS = {
 }
 NEAR_ASYNC_TP = 0.98  # below this ratio a row counts as slower than AsyncTP
 NEAR_SEQUENTIAL = 0.98
+HOST_BOUND = 0.9  # a call that takes this share of its time to issue waits for the host
 
 
 def slowest_rank(samples_of_ranks):
@@ -103,6 +105,16 @@ def name_of(result):
     return f"{row['kind']}:{row['M']}x{row['N']}x{row['K']}"
 
 
+def bound_by_host(results):
+    """{METHOD: rows in which the host, not the GPU, was what it took its time for}"""
+    found = {}
+    for result in results:
+        for method, host_us in result["host_us"].items():
+            if method in result["us"] and host_us >= HOST_BOUND * result["us"][method]:
+                found.setdefault(method, []).append(name_of(result))
+    return found
+
+
 def number(value, digits=0):
     return "-" if value is None else f"{value:.{digits}f}"
 
@@ -170,6 +182,9 @@ def markdown_report(document, kinds, table):
     lines += [f"- {key}: {value}" for key, value in document["machine"].items()]
     for title, results, with_sources in grouped(document["results"], kinds, table):
         lines += ["", f"## {title}", "", markdown_table(results, with_sources), "", markdown_summary(title, results)]
+    for method, names in bound_by_host(document["results"]).items():
+        lines += ["", f"{METHODS[method]} was bound by the host (issuing a call took at least {HOST_BOUND:.0%} of its "
+                  f"time) in {len(names)} rows: {', '.join(names)}"]
     failures = [f"- {name_of(result)} {method}: {error.splitlines()[0] if error else 'failed'}"
                 for result in document["results"] for method, error in result["errors"].items()]
     if failures:

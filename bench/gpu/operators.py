@@ -230,7 +230,7 @@ class Bench:
         session = self.session
         problem = checks.Problem(row, session.rank, session.ranks, session.device)
         result = {"row": {"kind": row.kind, "M": row.M, "N": row.N, "K": row.K, "sources": list(row.sources)},
-                  "us": {}, "samples_us": {}, "spread": {}, "errors": {}, "notes": {}, "checked": {}}
+                  "us": {}, "samples_us": {}, "spread": {}, "host_us": {}, "errors": {}, "notes": {}, "checked": {}}
         if self.link_rate:
             result["link_us"] = row.link_bytes(session.ranks) / self.link_rate * 1e6
         problem.fill(checks.REALS, 1)
@@ -290,13 +290,14 @@ class Bench:
         guarded = {name: Guarded(method.call) for name, method in made.items()}
         samples = self.samples_in_turn(guarded, calls)
         for name, method in list(made.items()):
-            of_ranks = figures.slowest_rank(session.of_all(samples[name]))
+            of_ranks, host = (figures.slowest_rank(session.of_all(list(each))) for each in zip(*samples[name]))
             failed_later = session.agreed(method.operator.synchronize)[1] if name == "ours" else ""
             self.keep(result, made, name, method, session.first_error(guarded[name].error) or failed_later)
             if name in made:
                 result["samples_us"][name] = [round(us, 3) for us in of_ranks]
                 result["us"][name] = round(figures.median(of_ranks), 3)
                 result["spread"][name] = round(figures.spread(of_ranks), 4)
+                result["host_us"][name] = round(figures.median(host), 3)
 
     def samples_in_turn(self, calls_of, calls):
         """Round robin, each round beginning with another method."""
@@ -305,7 +306,7 @@ class Bench:
         for turn in range(self.options.samples):
             shift = turn % max(1, len(names))
             for name in names[shift:] + names[:shift]:
-                samples[name].append(self.session.sample_us(calls_of[name], calls[name]))
+                samples[name].append(self.session.sample(calls_of[name], calls[name]))
         return samples
 
     # ------------------------------------------------------------------------------------------------ the link

@@ -88,17 +88,22 @@ class Session:
         error = self.first_error(error)
         return (None, error) if error else (result, "")
 
-    def sample_us(self, call, calls):
-        """Microseconds of one of `calls` back-to-back calls, on this rank."""
+    def sample(self, call, calls):
+        """Microseconds of one of `calls` back-to-back calls, on this rank's GPU and on its host, which only issues."""
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         call()
         self.meet()
         begin.record()
+        host = time.perf_counter()
         for _ in range(calls):
             call()
+        host = time.perf_counter() - host
         end.record()
         end.synchronize()
-        return begin.elapsed_time(end) * 1000 / calls
+        return begin.elapsed_time(end) * 1000 / calls, host * 1e6 / calls
+
+    def sample_us(self, call, calls):
+        return self.sample(call, calls)[0]
 
     def quick_us(self, call, samples=3, least_us=3000.0):
         """(us, "") or (None, error), the same on all ranks: the median of a few samples of the slowest rank after a

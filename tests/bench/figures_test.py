@@ -9,9 +9,9 @@ import report
 import rows
 
 
-def result(us, size=(8192, 3584, 8192), kind="ag", sources=("table",), link=None, errors=None, notes=None):
+def result(us, size=(8192, 3584, 8192), kind="ag", sources=("table",), link=None, errors=None, notes=None, host=None):
     made = {"row": dict(zip(("kind", "M", "N", "K", "sources"), (kind, *size, list(sources)))), "us": us,
-            "errors": errors or {}, "notes": notes or {}}
+            "host_us": host or {}, "errors": errors or {}, "notes": notes or {}}
     return made if link is None else made | {"link_us": link}
 
 
@@ -113,6 +113,15 @@ class Tables(unittest.TestCase):
         parts = figures.grouped([both, only], rows.KINDS, rows.TABLE)
         self.assertEqual([(title, len(part), sources) for title, part, sources in parts],
                          [("AG-GEMM, models", 1, True), ("GEMM-RS, table", 1, False), ("GEMM-RS, models", 1, True)])
+
+    def test_who_waits_for_the_host(self):
+        rows_of = [result({"async_tp": 490, "ours": 120}, (1024, 3584, 8192), host={"async_tp": 488, "ours": 15}),
+                   result({"async_tp": 780, "ours": 700}, host={"async_tp": 480, "ours": 15}),
+                   result({}, (2048, 3584, 8192), host={"ours": 15}, errors={"ours": "missed wait"})]
+        self.assertEqual(figures.bound_by_host(rows_of), {"async_tp": ["ag:1024x3584x8192"]})
+        document = {"title": "T", "machine": {}, "results": rows_of}
+        self.assertIn("AsyncTP was bound by the host (issuing a call took at least 90% of its time) in 1 rows: "
+                      "ag:1024x3584x8192", figures.markdown_report(document, rows.KINDS, rows.TABLE))
 
     def test_a_report_names_failures_and_rows_not_started(self):
         document = {"title": "2 ranks.", "machine": {"GPUs": "2 x X"}, "not_started": ["rs:1x2x3"],
