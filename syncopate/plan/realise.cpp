@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 namespace syncopate {
 
@@ -27,6 +28,11 @@ class Realiser {
   }
 
   void run(const std::vector<std::vector<int>>& orders) {
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      positions_.emplace_back(orders[rank].size());
+      for (std::size_t s = 0; s < orders[rank].size(); ++s)
+        positions_[rank][static_cast<std::size_t>(orders[rank][s])] = static_cast<int>(s);
+    }
     make_queues();
     for (const int n : graph_.order) wait_before_transfer(n);
     for (int rank = 0; rank < plan_.ranks; ++rank) {
@@ -126,15 +132,29 @@ class Realiser {
     return counter;
   }
 
-  /// Those of the pieces of work that are not known to be done, when a transfer that waits for them is.
-  std::vector<int> not_known_done(int rank, const std::vector<int>& work, const BitSet& known) const {
+  /// How far the workers of a rank have come, as far as a queue knows: the last slot of each that is done.
+  std::vector<int>& progress(const TransferNode& t, int rank) {
+    return progress_.try_emplace({t.owner, t.queue, rank}, static_cast<std::size_t>(plan_.workers), -1).first->second;
+  }
+
+  /// Those of a rank's pieces of work that a transfer has to wait for because nothing else tells its queue that they
+  /// are done: not a transfer in `known` that waited for them, and not a later slot of the same worker.
+  std::vector<int> not_known_done(const TransferNode& t, int rank, const std::vector<int>& work, const BitSet& known) {
+    std::vector<int>& done = progress(t, rank);
     std::vector<int> rest;
     for (const int w : work) {
       const Work& piece = graph_.work[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-      bool done = std::any_of(piece.feeds.begin(), piece.feeds.end(), [&](int n) { return known.contains(n); });
+      const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
+      bool is_known = position <= done[static_cast<std::size_t>(position % plan_.workers)] ||
+                      std::any_of(piece.feeds.begin(), piece.feeds.end(), [&](int n) { return known.contains(n); });
       for (const int sum : piece.sums)
-        for (const int n : reused_by_[static_cast<std::size_t>(sum)]) done = done || known.contains(n);
-      if (!done) rest.push_back(w);
+        for (const int n : reused_by_[static_cast<std::size_t>(sum)]) is_known = is_known || known.contains(n);
+      if (!is_known) rest.push_back(w);
+    }
+    for (const int w : work) {
+      const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
+      int& last = done[static_cast<std::size_t>(position % plan_.workers)];
+      last = std::max(last, position);
     }
     return rest;
   }
@@ -201,7 +221,7 @@ class Realiser {
       transfer(n).waits.push_back({completion_of(dependency, t.owner), 1});
       known |= closure(dependency);
     }
-    const std::vector<int> storing = not_known_done(t.source, stored_by(n), known);
+    const std::vector<int> storing = not_known_done(t, t.source, stored_by(n), known);
     if (!storing.empty())
       transfer(n).waits.push_back(
           all_of(counter_of(n, t.source, storing,
@@ -212,7 +232,7 @@ class Realiser {
     known |= behind_stores;
     const TransferNode& old = node(t.reuses);
     const std::vector<int> adding =
-        not_known_done(t.destination, graph_.added_by[static_cast<std::size_t>(t.reuses)], known);
+        not_known_done(t, t.destination, graph_.added_by[static_cast<std::size_t>(t.reuses)], known);
     if (!adding.empty())
       transfer(n).waits.push_back(
           all_of(counter_of(n, t.destination, adding,
@@ -285,8 +305,10 @@ class Realiser {
   std::map<std::pair<int, int>, int> completions_;
   std::map<std::pair<int, int>, int> starts_;
   std::map<std::pair<int, int>, int> finishes_;
-  std::vector<std::vector<std::vector<int>>> raises_;  ///< [rank][work]: the signals that it raises
-  std::vector<std::vector<int>> reused_by_;            ///< per node: nodes whose summands lie where its lay
+  std::vector<std::vector<std::vector<int>>> raises_;               ///< [rank][work]: the signals that it raises
+  std::vector<std::vector<int>> positions_;                         ///< [rank][work]: its place in the order
+  std::map<std::tuple<int, int, int>, std::vector<int>> progress_;  ///< by owner, queue and rank
+  std::vector<std::vector<int>> reused_by_;  ///< per node: nodes whose summands lie where its lay
 };
 
 }  // namespace
