@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace syncopate::testing {
@@ -13,8 +16,28 @@ namespace {
 constexpr int kLaunches = 4;
 constexpr int kPriorityChanges = 3;
 
+/// What a number of a reduced tensor is made of: the summand of a rank for an element, or a sum of such. Equal ones
+/// have equal numbers.
+class Values {
+ public:
+  int summand(int rank, std::int64_t element) { return number({{-1, rank, element}}); }
+  int sum(const std::vector<int>& terms) {
+    std::vector<Term> key;
+    for (const int term : terms) key.push_back({term, 0, 0});
+    return number(key);
+  }
+
+ private:
+  using Term = std::tuple<int, int, std::int64_t>;
+  int number(const std::vector<Term>& key) {
+    return numbers_.try_emplace(key, static_cast<int>(numbers_.size())).first->second;
+  }
+  std::map<std::vector<Term>, int> numbers_;
+};
+
 struct Element {
   int launch = 0;  ///< whose data it holds; 0: none yet
+  int value = 0;   ///< of a reduced tensor or a staging buffer
   int readers = 0;
   bool written = false;  ///< a write has begun and not ended
 };
@@ -32,7 +55,9 @@ struct Agent {
   std::size_t number = 0;
   int launch = 0;            ///< callers and parts alike: the launch they are in; 0: none
   std::size_t position = 0;  ///< next transfer or slot; of a caller: 1 between start and completion
-  bool begun = false;        ///< the step at `position` has begun
+  int phase = 0;             ///< of the step at `position`; 0: it has not begun
+  std::vector<int> pending;  ///< raises of slots, yet to be made
+  std::vector<int> values;   ///< what the present step is about to write, in the order of its elements
   std::mt19937::result_type priority = 0;
 };
 
@@ -44,13 +69,15 @@ class Run {
     for (auto& rank : memory_)
       for (const Buffer& buffer : plan.buffers) rank.emplace_back(static_cast<std::size_t>(volume(buffer.shape)));
     for (int rank = 0; rank < plan.ranks; ++rank) {
-      agents_.push_back({Agent::Kind::caller, rank, 0, 0, 0, false, random_()});
+      add_agent(Agent::Kind::caller, rank, 0);
       const RankProgram& program = program_of(rank);
-      for (std::size_t q = 0; q < program.queues.size(); ++q)
-        agents_.push_back({Agent::Kind::queue, rank, q, 0, 0, false, random_()});
+      for (std::size_t q = 0; q < program.queues.size(); ++q) add_agent(Agent::Kind::queue, rank, q);
       for (std::size_t w = 0; w < static_cast<std::size_t>(plan.workers) && w < program.slots.size(); ++w)
-        agents_.push_back({Agent::Kind::worker, rank, w, 0, w, false, random_()});
+        add_agent(Agent::Kind::worker, rank, w);
     }
+    staging_ = staging_buffer(plan);
+    reduced_ = reduced_buffer(plan);
+    late_ = random_() % 2 == 0;
   }
 
   std::string run() {
@@ -71,6 +98,16 @@ class Run {
   }
 
  private:
+  void add_agent(Agent::Kind kind, int rank, std::size_t number) {
+    Agent agent;
+    agent.kind = kind;
+    agent.rank = rank;
+    agent.number = number;
+    agent.position = kind == Agent::Kind::worker ? number : 0;
+    agent.priority = random_();
+    agents_.push_back(std::move(agent));
+  }
+
   const RankProgram& program_of(int rank) const { return plan_.programs[static_cast<std::size_t>(rank)]; }
   const Transfer& transfer_of(const Agent& queue) const {
     return program_of(queue.rank).queues[queue.number].transfers[queue.position];
@@ -80,7 +117,21 @@ class Run {
   bool is_done(const Agent& part) const {
     if (part.kind == Agent::Kind::queue)
       return part.position >= program_of(part.rank).queues[part.number].transfers.size();
-    return part.position >= program_of(part.rank).slots.size();
+    return part.position >= program_of(part.rank).slots.size() && part.pending.empty();
+  }
+
+  /// Whether the worker has to raise what is pending: it comes to waits, or to its end.
+  bool must_raise(const Agent& worker) const {
+    if (worker.pending.empty()) return false;
+    if (worker.position >= program_of(worker.rank).slots.size()) return true;
+    const Slot& slot = slot_of(worker);
+    return worker.phase == 0 ? !slot.waits.empty() : worker.phase == 1 && !slot.sum_waits.empty();
+  }
+
+  bool worker_can_step(const Agent& worker) const {
+    if (worker.launch == 0 || is_done(worker)) return false;
+    if (must_raise(worker) || worker.phase == 2) return true;
+    return satisfied(worker.phase == 0 ? slot_of(worker).waits : slot_of(worker).sum_waits, worker.launch);
   }
 
   bool satisfied(const std::vector<Wait>& waits, int launch) const {
@@ -103,9 +154,9 @@ class Run {
         return parts_are_done(agent.rank) && satisfied(program_of(agent.rank).completion_waits, agent.launch);
       case Agent::Kind::queue:
         return agent.launch > 0 && !is_done(agent) &&
-               (agent.begun || satisfied(transfer_of(agent).waits, agent.launch));
+               (agent.phase > 0 || satisfied(transfer_of(agent).waits, agent.launch));
       case Agent::Kind::worker:
-        return agent.launch > 0 && !is_done(agent) && (agent.begun || satisfied(slot_of(agent).waits, agent.launch));
+        return worker_can_step(agent);
     }
     return false;
   }
@@ -139,7 +190,9 @@ class Run {
   }
   void begin_write(std::string_view who, int launch, const Access& access) {
     for_each_element(access, [&](Element& element) {
-      if (element.written || element.launch >= launch) fail(who, launch, access, "is filled twice");
+      // Staging memory may be filled again in a launch; that nothing is lost by it is seen by the sums.
+      if (element.written || (element.launch >= launch && access.buffer != staging_))
+        fail(who, launch, access, "is filled twice");
       if (element.readers > 0) fail(who, launch, access, "is still being read");
       element.written = true;
     });
@@ -149,6 +202,10 @@ class Run {
       element.written = false;
       element.launch = launch;
     });
+  }
+  void write_values(const Access& access, const std::vector<int>& values) {
+    std::size_t next = 0;
+    for_each_element(access, [&](Element& element) { element.value = values[next++]; });
   }
 
   void take_step(Agent& agent) {
@@ -188,9 +245,32 @@ class Run {
     }
   }
 
+  int value_of(const SumOrder& order, std::int64_t element) {
+    if (order.terms.empty()) return values_of_sums_.summand(order.rank, element);
+    std::vector<int> terms;
+    for (const SumOrder& term : order.terms) terms.push_back(value_of(term, element));
+    return values_of_sums_.sum(terms);
+  }
+
+  /// The outputs of the rank are the sums that the plan says, and everywhere.
+  void check_sums(const Agent& caller) {
+    const std::vector<Element>& elements =
+        memory_[static_cast<std::size_t>(caller.rank)][static_cast<std::size_t>(reduced_)];
+    for (const Sum& sum : plan_.sums) {
+      if (sum.rank != caller.rank) continue;
+      for_each_run(sum.region, plan_.buffer(reduced_).shape, [&](std::int64_t offset, std::int64_t count) {
+        for (std::int64_t i = offset; i < offset + count; ++i)
+          if (elements[static_cast<std::size_t>(i)].value != value_of(sum.order, i))
+            fail("the completion", caller.launch, {caller.rank, reduced_, sum.region}, "is another sum");
+      });
+    }
+  }
+
   /// What the launch must have brought is there, and nobody is at work in the buffers of the rank any more.
   void check_complete(const Agent& caller) {
+    if (reduced_ >= 0) check_sums(caller);
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      if (static_cast<int>(b) == staging_) continue;
       const Buffer& buffer = plan_.buffers[b];
       Region needed = Region::whole(buffer.shape);
       if (buffer.inside.kind == Placement::Kind::shard)
@@ -216,36 +296,107 @@ class Run {
     const Access source{transfer.source.rank, transfer.source.buffer, transfer.source.region};
     const Access destination{transfer.destination.rank, transfer.destination.buffer, transfer.destination.region};
     const std::string who = fmt::format("transfer {}.{}", transfer.operator_rank, transfer.operator_index);
-    queue.begun = !queue.begun;
-    if (queue.begun) {
+    queue.phase = 1 - queue.phase;
+    if (queue.phase == 1) {
       begin_read(who, queue.launch, source);
       begin_write(who, queue.launch, destination);
     } else {
       end_read(source);
+      queue.values.clear();
+      for_each_element(source, [&](Element& element) { queue.values.push_back(element.value); });
+      write_values(destination, queue.values);
       end_write(queue.launch, destination);
       raise(transfer.signals);
       ++queue.position;
     }
   }
 
+  /// A slot in three steps: it begins to read; it has waited before it adds, and begins to add and to store; it ends.
   void step_worker(Agent& worker) {
+    if (must_raise(worker)) return raise_pending(worker);
     const Slot& slot = slot_of(worker);
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
     const std::string who = fmt::format("tile {}", slot.tile);
-    worker.begun = !worker.begun;
-    for (const TileAccess& read : tile.reads) {
-      if (worker.begun)
-        begin_read(who, worker.launch, {worker.rank, read.buffer, read.region});
-      else
-        end_read({worker.rank, read.buffer, read.region});
+    switch (worker.phase++) {
+      case 0:
+        for (const TileAccess& read : tile.reads)
+          begin_read(who, worker.launch, {worker.rank, read.buffer, read.region});
+        break;
+      case 1:
+        for (const TileAccess& read : tile.reads) end_read({worker.rank, read.buffer, read.region});
+        for_each_added(worker, [&](const Access& added) { begin_read(who, worker.launch, added); });
+        for_each_write(worker, [&](const Access& write) { begin_write(who, worker.launch, write); });
+        break;
+      default:
+        for_each_write(worker, [&](const Access& write) {
+          if (write.buffer == reduced_) write_values(write, sums_of(worker, write.region));
+          end_write(worker.launch, write);
+        });
+        for_each_added(worker, [&](const Access& added) { end_read(added); });
+        worker.pending.insert(worker.pending.end(), slot.signals.begin(), slot.signals.end());
+        worker.phase = 0;
+        worker.position += static_cast<std::size_t>(plan_.workers);
+        if (!late_ || random_() % 2 == 0) raise_pending(worker);
     }
-    for (const TileAccess& write : tile.writes) {
-      if (worker.begun)
-        begin_write(who, worker.launch, {worker.rank, write.buffer, write.region});
-      else
-        end_write(worker.launch, {worker.rank, write.buffer, write.region});
-    }
-    if (!worker.begun) worker.position += static_cast<std::size_t>(plan_.workers);
+  }
+
+  void raise_pending(Agent& worker) { raise(std::exchange(worker.pending, {})); }
+
+  Region kept_of(const Slot& slot, const TileAccess& write) const {
+    return write.buffer == reduced_ && slot.kept.dimensions() > 0 ? intersect(write.region, slot.kept) : write.region;
+  }
+
+  template <typename Visitor>
+  void for_each_write(const Agent& worker, Visitor&& visit) {
+    const Slot& slot = slot_of(worker);
+    for (const TileAccess& write : plan_.tiles[static_cast<std::size_t>(slot.tile)].writes)
+      visit(Access{worker.rank, write.buffer, kept_of(slot, write)});
+  }
+
+  /// The parts of the staging buffer that a slot adds.
+  template <typename Visitor>
+  void for_each_added(const Agent& worker, Visitor&& visit) {
+    for_each_write(worker, [&](const Access& write) {
+      if (write.buffer != reduced_) return;
+      for (const Addend& addend : slot_of(worker).addends) {
+        Region part = intersect(write.region, addend.target);
+        if (part.empty()) continue;
+        for (int d = 0; d < part.dimensions(); ++d) {
+          const std::int64_t shift = addend.source[d].begin - addend.target[d].begin;
+          part[d] = {part[d].begin + shift, part[d].end + shift};
+        }
+        visit(Access{worker.rank, staging_, part});
+      }
+    });
+  }
+
+  /// The values that the slot stores in `region`, element by element.
+  std::vector<int> sums_of(const Agent& worker, const Region& region) {
+    const Slot& slot = slot_of(worker);
+    const Shape& shape = plan_.buffer(reduced_).shape;
+    std::vector<int> sums;
+    for_each_run(region, shape, [&](std::int64_t offset, std::int64_t count) {
+      for (std::int64_t element = offset; element < offset + count; ++element) {
+        std::vector<int> terms;
+        for (std::size_t a = 0; a <= slot.addends.size(); ++a) {
+          if (static_cast<int>(a) == slot.own_place) terms.push_back(values_of_sums_.summand(worker.rank, element));
+          if (a < slot.addends.size()) append_term(terms, worker.rank, slot.addends[a], element);
+        }
+        sums.push_back(terms.size() == 1 ? terms.front() : values_of_sums_.sum(terms));
+      }
+    });
+    return sums;
+  }
+
+  /// Targets and sources are contiguous: their elements come in the same order.
+  void append_term(std::vector<int>& terms, int rank, const Addend& addend, std::int64_t element) {
+    if (addend.target.empty()) return;
+    const std::int64_t within = element - linear_offset(addend.target, plan_.buffer(reduced_).shape);
+    if (within < 0 || within >= addend.target.volume()) return;
+    const std::int64_t at = linear_offset(addend.source, plan_.buffer(staging_).shape) + within;
+    terms.push_back(
+        memory_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(staging_)][static_cast<std::size_t>(at)]
+            .value);
   }
 
   void check_end() {
@@ -262,6 +413,10 @@ class Run {
   std::vector<std::int64_t> values_;
   std::vector<std::vector<std::vector<Element>>> memory_;  // [rank][buffer][element]
   std::vector<Agent> agents_;
+  int reduced_ = -1;
+  int staging_ = -1;
+  bool late_ = false;  ///< workers raise late as often as not
+  Values values_of_sums_;
   std::string error_;
 };
 

@@ -9,9 +9,10 @@
 
 namespace syncopate::testing {
 
-/// One run of four launches. Agents have random priorities, some of which change on the way, and the ready agent of the
-/// highest runs; so a slow rank, queue or transfer can be overtaken by as many launches as the plan lets it. Returns
-/// what went wrong first, or "". The plan must satisfy the theorem of form.
+/// One run of four launches. Elements of a reduced tensor, and what is sent of them, are sums of named summands. Agents
+/// have random priorities, some of which change on the way, and the ready agent of the highest runs; so a slow rank,
+/// queue or transfer can be overtaken by as many launches as the plan lets it. Returns what went wrong first, or "".
+/// The plan must satisfy the theorem of form.
 std::string run_at_random(const Plan& plan, std::uint32_t seed);
 
 }  // namespace syncopate::testing

@@ -32,6 +32,7 @@ std::vector<ReduceOptions> right_plans() {
       options.workers = 2;
       all.push_back(options);
       if (route == Route::ring_push || route == Route::ring_pull || ranks == 4) continue;
+      options.rows = 6 * ranks;  // equal chunks: a later one needs all the room of an earlier one
       options.split = 3;
       options.staging_slots = 1;
       options.workers = 1;
@@ -46,6 +47,15 @@ std::string describe(const ReduceOptions& options) {
                      options.rows, options.staging_slots);
 }
 
+/// Some changes that break other plans may leave one with sums right: a transfer of a rank to itself may come twice, and
+/// where ranks wait for room in the memory of others, waits imply so much that signals may be exchanged. The oracle
+/// looks at those.
+bool may_be_harmless(const ReduceOptions& options, const Mutant& mutant) {
+  const bool pulls = options.route == Route::direct_pull || options.route == Route::ring_pull;
+  if (mutant.kind == "duplicate transfer") return pulls;
+  return options.staging_slots > 0 && mutant.kind == "swap signals";
+}
+
 void expect_verdict(const ReduceOptions& options, const Mutant& mutant, bool must_fail) {
   const Proof proof = verify(mutant.plan);
   EXPECT_TRUE(!must_fail || !proof.holds()) << describe(options) << ": " << mutant.kind << ": " << mutant.description;
@@ -57,7 +67,8 @@ TEST(SumMutants, ThoseThatMustBeWrongAreRejected) {
   for (const ReduceOptions& options : right_plans()) {
     const Plan plan = testing::hand_made_reduce(options);
     ASSERT_TRUE(verify(plan).holds()) << describe(options) << '\n' << verify(plan).to_string();
-    for (const Mutant& mutant : testing::all_mutants(plan)) expect_verdict(options, mutant, !mutant.may_be_valid);
+    for (const Mutant& mutant : testing::all_mutants(plan))
+      expect_verdict(options, mutant, !mutant.may_be_valid && !may_be_harmless(options, mutant));
     for (const SumMutant& mutant : testing::sum_mutants(plan))
       expect_verdict(options, mutant, !mutant.may_be_valid || mutant.only_order);
   }
