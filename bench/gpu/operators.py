@@ -22,6 +22,7 @@ os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NV
 
 import argparse
 import datetime
+import functools
 import gc
 import json
 import pathlib
@@ -46,6 +47,7 @@ from session import Guarded, Session, text_of
 
 FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; tried also where one rank has it
 STREAM_CHUNKS = (1, 2, 4)
+FAILURES = 3  # rows without a result of ours, from the first on, that end a run
 BUILDERS = 8  # compilers that one rank runs at once
 LINK_BYTES = (64 << 20, 256 << 20)
 
@@ -71,6 +73,7 @@ class Bench:
         self.local = tuning.read_local_products()
         self.tuned = tuning.read_tuned(options.tuned)
         self.found = {}  # by this run's searches
+        self.plans = {}  # made ahead: (row, choice) -> plan
         self.broken = set()  # (kind, kernel) that do not compile
         self.link_rate = None  # bytes per second
         self.machine = {}  # for people: what all this was measured on
@@ -122,9 +125,20 @@ class Bench:
     def walk(self, row):
         return tuning.axes(row.kind, self.sms, self.local.get((row.M, row.N, row.K)))
 
+    def plan_ahead(self, row, choices):
+        """Large plans take seconds. Errors are left for when the plan is asked for."""
+        def compiled(choice):
+            try:
+                return self.compile(row, choice, self.session.ranks)
+            except Exception:
+                return None
+
+        with ThreadPoolExecutor(BUILDERS) as pool:
+            self.plans = {(row, choice): plan for choice, plan in zip(choices, pool.map(compiled, choices)) if plan}
+
     def operator(self, row, choice):
         import syncopate
-        plan = self.compile(row, choice, self.session.ranks)
+        plan = self.plans.get((row, choice)) or self.compile(row, choice, self.session.ranks)
         return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
@@ -155,8 +169,9 @@ class Bench:
                     and session.seconds() < self.options.seconds)
 
         start, _ = self.choice_for(row)
-        choice, us, tried = tuning.search(start, self.walk(row), allowed, measure)
-        if us is None:
+        ahead = functools.partial(self.plan_ahead, row)
+        choice, us, tried = tuning.search(start, self.walk(row), allowed, measure, ahead)
+        if us is None or session.seconds() > self.options.seconds:  # one that ran out of time may have missed the best
             return
         self.tuned[tuning.key(row, session.ranks)] = choice
         self.found[tuning.key(row, session.ranks)] = (choice, us)
@@ -468,6 +483,9 @@ def main():
         results.append(result)
         failed = failed or bool(result["errors"])
         session.say(line_of(result))
+        if len(results) == FAILURES and all("ours" in each["errors"] for each in results):
+            session.say(f"ours failed in each of the first {FAILURES} rows: no more are begun")
+            break
         if session.rank == 0:
             save(bench, results, [left.name for left in chosen[index + 1:]])
     if session.rank == 0:

@@ -6,6 +6,8 @@ rank's own part of the sum and c is split by rows after it.
 """
 from dataclasses import dataclass, replace
 
+from gemm_shapes import MODELS
+
 KINDS = {"ag": "AG-GEMM", "rs": "GEMM-RS"}
 TABLE = "table"  # the source of the rows whose geometric mean has a bar
 
@@ -31,25 +33,6 @@ class Row:
         return 2 * self.M * (self.K if self.kind == "ag" else self.N) * (ranks - 1) // ranks
 
 
-@dataclass(frozen=True)
-class Model:
-    name: str
-    hidden: int
-    heads: int
-    kv_heads: int
-    intermediate: int
-
-    @property
-    def head(self):
-        return self.hidden // self.heads
-
-
-MODELS = [
-    Model("Llama-3 8B", 4096, 32, 8, 14336),
-    Model("Llama-3 70B", 8192, 64, 8, 28672),
-    Model("Llama-3 405B", 16384, 128, 8, 53248),
-    Model("Qwen2-72B", 8192, 64, 8, 29568),
-]
 TOKENS = [1024, 2048, 4096, 8192]
 
 # The two tables that earlier measurements on two GPUs were made on.
@@ -64,12 +47,12 @@ TABLE_SIZES = {
 def projections(model, ranks):
     """The four projections of a layer under tensor parallelism: (kind, name, N, K) of each rank's product. Columns of
     QKV and of gate and up together are split over ranks, as are the rows of O and down."""
-    columns = (model.heads + 2 * model.kv_heads) * model.head
+    hidden, qkv, feed_forward = MODELS[model]
     return [
-        ("ag", "QKV", columns // ranks, model.hidden),
-        ("ag", "gate+up", 2 * model.intermediate // ranks, model.hidden),
-        ("rs", "O", model.hidden, model.hidden // ranks),
-        ("rs", "down", model.hidden, model.intermediate // ranks),
+        ("ag", "QKV", qkv // ranks, hidden),
+        ("ag", "gate+up", 2 * feed_forward // ranks, hidden),
+        ("rs", "O", hidden, hidden // ranks),
+        ("rs", "down", hidden, feed_forward // ranks),
     ]
 
 
@@ -84,7 +67,7 @@ def all_rows(ranks):
         for kind, name, N, K in projections(model, ranks):
             for M in TOKENS:
                 row = found.get((kind, M, N, K), Row(kind, M, N, K, ()))
-                found[kind, M, N, K] = replace(row, sources=row.sources + (f"{model.name} {name}",))
+                found[kind, M, N, K] = replace(row, sources=row.sources + (f"{model} {name}",))
     return list(found.values())
 
 

@@ -150,12 +150,12 @@ def read_local_products(path=LOCAL_PRODUCTS):
 FAILURES = 4  # of a search with no success: what fails is not the choice
 
 
-def search(start, walk, allowed, measure, least_gain=0.005):
+def search(start, walk, allowed, measure, ahead=lambda choices: None, least_gain=0.005):
     """Coordinate descent from `start`: along each axis of `walk` in turn, the best variation of the best choice so far
     is kept. `allowed(choice)` leaves out what cannot be good; `measure(choice)` gives microseconds, or None for a
-    choice that failed. A change must gain `least_gain` (a share), so that noise changes nothing. The search ends after
-    FAILURES choices that all failed. Returns (choice, us, {choice: us of all tried}); us is None if nothing could be
-    measured."""
+    choice that failed; `ahead(choices)` hears which choices are measured next. A change must gain `least_gain` (a
+    share), so that noise changes nothing. The search ends after FAILURES choices that all failed. Returns (choice, us,
+    {choice: us of all tried}); us is None if nothing could be measured."""
     tried = {}
 
     def hopeless():
@@ -170,10 +170,11 @@ def search(start, walk, allowed, measure, least_gain=0.005):
 
     best, best_us = start, time_of(start)
     for _, variations in walk:
-        centre = best
-        for vary in variations:
-            choice = vary(centre)
-            if choice != centre and allowed(choice) and time_of(choice) < best_us * (1 - least_gain):
+        varied = dict.fromkeys(vary(best) for vary in variations)
+        choices = [choice for choice in varied if choice not in tried and not hopeless() and allowed(choice)]
+        ahead(choices)
+        for choice in choices:
+            if time_of(choice) < best_us * (1 - least_gain):
                 best, best_us = choice, time_of(choice)
     return best, (None if math.isinf(best_us) else best_us), tried
 

@@ -20,7 +20,7 @@ class Rows(unittest.TestCase):
         self.assertEqual(found[13], ("rs", 8192, 4096, 7168))
 
     def test_projections_of_two_ranks(self):
-        by_name = {model.name: {name: (kind, N, K) for kind, name, N, K in rows.projections(model, 2)}
+        by_name = {model: {name: (kind, N, K) for kind, name, N, K in rows.projections(model, 2)}
                    for model in rows.MODELS}
         self.assertEqual(by_name["Llama-3 8B"], {"QKV": ("ag", 3072, 4096), "gate+up": ("ag", 14336, 4096),
                                                  "O": ("rs", 4096, 2048), "down": ("rs", 4096, 7168)})

@@ -136,6 +136,11 @@ class Search(unittest.TestCase):
         self.assertEqual(len(self.measured), len(set(self.measured)))
         self.assertEqual(set(self.measured), set(tried))
 
+    def test_says_ahead_what_it_measures(self):
+        announced = [Choice()]
+        tuning.search(Choice(), tuning.axes("ag", [132, 128]), lambda choice: True, self.time, announced.extend)
+        self.assertEqual(announced, self.measured)
+
     def test_leaves_out_what_is_not_allowed(self):
         best, _, tried = tuning.search(Choice(split=1), tuning.axes("ag", [132]), lambda choice: choice.split < 4,
                                        self.time)
