@@ -9,7 +9,7 @@ import time
 
 BINARIES, OUT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 QUICK = "--quick" in sys.argv
-OPERATORS = {"ag_gemm": "a", "ag_gemm_pointers": "a", "ag_gemm_split_helper": "x"}
+OPERATORS = {"ag_gemm": "a", "ag_gemm_pointers": "a", "ag_gemm_split_helper": "x", "gemm_rs": "c", "gemm_rs_pointers": "c"}
 SECONDS = 120  # for one command: a defect of ours must not hold the machine
 
 
@@ -23,17 +23,24 @@ def call(*words):
     return code, text, time.monotonic() - begin
 
 
-def run_all():
-    ranks = [2, 4] if QUICK else [2, 3, 4, 5, 6, 7, 8]
+def cases():
+    """Operator, algorithm, initiator, ranks, how launches are given."""
+    ranks = [2, 4] if QUICK else [2, 3, 4, 8]
     algorithms = ["direct"] if QUICK else ["direct", "ring", "bidirectional_ring"]
-    for name, algorithm, initiator, count in itertools.product(OPERATORS, algorithms, ["push", "pull"], ranks):
+    yield from itertools.product(OPERATORS, algorithms, ["push", "pull"], ranks, ["steps"])
+    yield from itertools.product(["ag_gemm", "gemm_rs"], algorithms, ["push", "pull"], [2], ["graph", "captured"])
+
+
+def run_all():
+    for name, algorithm, initiator, count, issue in cases():
         tensor = OPERATORS[name]
         code, text, seconds = call(
-            BINARIES / "syncopate", "run", f"operators/{name}.toml", "--on", "gpu", "--share", "--repeat", 5,
-            "--inputs", "reals", "--set", f"ranks={count}", "--set", f"communicate.{tensor}.algorithm={algorithm}",
+            BINARIES / "syncopate", "run", f"operators/{name}.toml", "--on", "gpu", "--share", "--repeat", 20,
+            "--inputs", "reals", "--issue", issue, "--delays", 0.0001, "--set", f"ranks={count}",
+            "--set", f"communicate.{tensor}.algorithm={algorithm}",
             "--set", f"communicate.{tensor}.initiator={initiator}")
-        yield {"operator": name, "algorithm": algorithm, "initiator": initiator, "ranks": count, "right": code == 0,
-               "seconds": round(seconds, 2), "message": "" if code == 0 else text.strip()}
+        yield {"operator": name, "algorithm": algorithm, "initiator": initiator, "ranks": count, "issue": issue,
+               "right": code == 0, "seconds": round(seconds, 2), "message": "" if code == 0 else text.strip()}
 
 
 def main():
@@ -46,8 +53,9 @@ def main():
     (OUT / "runs.json").write_text(json.dumps(
         {"machine": platform.node() and platform.platform(), "doctor": doctor, "tests_exit_code": code,
          "tests_seconds": round(seconds, 1), "runs": runs}, indent=1))
-    lines = ["| operator | algorithm | initiator | ranks | right |", "|---|---|---|---|---|"]
-    lines += [f"| {r['operator']} | {r['algorithm']} | {r['initiator']} | {r['ranks']} | {r['right']} |" for r in runs]
+    columns = ["operator", "algorithm", "initiator", "ranks", "issue", "right"]
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    lines += ["| " + " | ".join(str(run[column]) for column in columns) + " |" for run in runs]
     (OUT / "runs.md").write_text("\n".join(lines) + f"\n\n```\n{doctor}```\n")
     for run in wrong[:10]:
         print(run)

@@ -60,21 +60,22 @@ struct RankOnGpu::Parts {
 
   // --- preparation -----------------------------------------------------------------------------------------------
 
-  /// Every worker must have its SM, whatever the other ranks on this GPU do: one that is not resident could keep a tile
-  /// from being computed that others wait for.
+  /// Every worker must be resident, whatever the other ranks on this GPU do: one that is not could keep a tile from
+  /// being computed that others wait for.
   void check_residency() const {
-    if (fused.loaded.blocks_per_multiprocessor < 1)
+    const int blocks = fused.loaded.blocks_per_multiprocessor;
+    if (blocks < 1)
       throw UserError({plan.kernel.file}, "a thread block of the fused kernel does not fit on an SM",
                       "use smaller tiles or fewer stages");
     bool needed = options.ranks_on_this_gpu > 1 || options.kernels_in_queues;
     for (int each = 0; each < plan.ranks && !needed; ++each)
       needed = queues_need_multiprocessors(plan, each, mailboxes, words);
-    const int most = (gpu.multiprocessors() - (needed ? kFreeMultiprocessors : 0)) / options.ranks_on_this_gpu;
+    const int most = (gpu.multiprocessors() - (needed ? kFreeMultiprocessors : 0)) * blocks / options.ranks_on_this_gpu;
     if (plan.workers > most)
       throw UserError(
           {},
-          fmt::format("the plan has {} workers a rank, but only {} of the GPU's {} SMs are there for each rank",
-                      plan.workers, most, gpu.multiprocessors()),
+          fmt::format("the plan has {} workers a rank, but only {} fit on the {} SMs that are there for each rank",
+                      plan.workers, most, gpu.multiprocessors() / options.ranks_on_this_gpu),
           fmt::format("compile it with --set launch.workers={}", most));
   }
 

@@ -188,7 +188,7 @@ TEST_F(OnGpu, MoreWorkersThanFitIsAnErrorThatSaysHowMany) {
     run_on_gpu(made, options_);
     FAIL() << "256 workers fitted";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.problem(), HasSubstr("32 workers a rank"));
+    EXPECT_THAT(error.problem(), HasSubstr("32 workers a rank, but only 16 fit"));
     EXPECT_THAT(error.remedy(), HasSubstr("--set launch.workers="));
   }
 }

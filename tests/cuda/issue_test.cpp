@@ -19,60 +19,101 @@ Plan gemm(const std::string& algorithm, const std::string& initiator, int ranks)
                                                                    {"communicate.a.initiator", initiator}});
 }
 
-const RankProgram& program(const Plan& plan, int rank) { return plan.programs[static_cast<std::size_t>(rank)]; }
-
-void expect_raised(const Plan& plan, const std::vector<std::int64_t>& raised, const std::vector<Wait>& waits) {
-  for (const Wait& wait : waits)
-    EXPECT_GE(raised[static_cast<std::size_t>(wait.signal)], wait.threshold)
-        << plan.signals[static_cast<std::size_t>(wait.signal)].name;
+Plan reduce(const std::string& algorithm, const std::string& initiator, int ranks) {
+  return compile_operator(testing::operator_file("gemm_rs.toml"), {{"ranks", std::to_string(ranks)},
+                                                                   {"communicate.c.algorithm", algorithm},
+                                                                   {"communicate.c.initiator", initiator}});
 }
 
-TEST(IssueOrder, HoldsEveryStepOnceAfterAllThatItWaitsFor) {
-  for (const char* algorithm : {"direct", "ring", "bidirectional_ring"}) {
-    for (const char* initiator : {"push", "pull"}) {
-      for (const int ranks : {1, 2, 3, 5}) {
-        SCOPED_TRACE(fmt::format("{} {} {}", algorithm, initiator, ranks));
-        const Plan plan = gemm(algorithm, initiator, ranks);
-        std::vector<std::int64_t> raised(plan.signals.size(), 0);
-        std::vector<int> begun(static_cast<std::size_t>(ranks), 0);
-        std::vector<int> completed(static_cast<std::size_t>(ranks), 0);
-        std::size_t transfers = 0;
-        std::size_t left = 0;
-        for (int rank = 0; rank < ranks; ++rank)
-          for (const Queue& queue : program(plan, rank).queues) left += queue.transfers.size();
-        std::vector<std::vector<int>> next(static_cast<std::size_t>(ranks), std::vector<int>(8, 0));
-        for (const Step& step : issue_order(plan)) {
-          const auto rank = static_cast<std::size_t>(step.rank);
-          const RankProgram& of = program(plan, step.rank);
-          const std::vector<int>* signals = nullptr;
-          if (step.kind == Step::Kind::begin) {
-            EXPECT_EQ(begun[rank]++, 0);
-            signals = &of.start_signals;
-          } else if (step.kind == Step::Kind::transfer) {
-            EXPECT_EQ(next[rank][static_cast<std::size_t>(step.queue)]++, step.transfer) << "queues are in order";
-            EXPECT_EQ(begun[rank], 1);
-            const Transfer& transfer =
-                of.queues[static_cast<std::size_t>(step.queue)].transfers[static_cast<std::size_t>(step.transfer)];
-            expect_raised(plan, raised, transfer.waits);
-            signals = &transfer.signals;
-            ++transfers;
-          } else if (step.kind == Step::Kind::kernel) {
-            EXPECT_EQ(begun[rank], 1);
-            ++begun[rank];
-            for (const Slot& slot : of.slots) expect_raised(plan, raised, slot.waits);
-          } else {
-            EXPECT_EQ(begun[rank], 2) << "after the kernel";
-            expect_raised(plan, raised, of.completion_waits);
-            ++completed[rank];
-            signals = &of.completion_signals;
-          }
-          if (signals != nullptr)
-            for (const int signal : *signals) ++raised[static_cast<std::size_t>(signal)];
+const RankProgram& program(const Plan& plan, int rank) { return plan.programs[static_cast<std::size_t>(rank)]; }
+
+/// Checks an order step by step.
+class Replay {
+ public:
+  explicit Replay(const Plan& plan)
+      : plan_(plan),
+        raised_(plan.signals.size(), 0),
+        state_(static_cast<std::size_t>(plan.ranks), 0),
+        next_(static_cast<std::size_t>(plan.ranks), std::vector<int>(8, 0)) {}
+
+  void run(const std::vector<Step>& steps) {
+    for (const Step& step : steps) take(step);
+    std::size_t transfers = 0;
+    for (int rank = 0; rank < plan_.ranks; ++rank)
+      for (const Queue& queue : program(plan_, rank).queues) transfers += queue.transfers.size();
+    EXPECT_EQ(transfers_, transfers);
+    EXPECT_THAT(state_, ::testing::Each(3));
+    for (std::size_t signal = 0; signal < raised_.size(); ++signal)
+      EXPECT_EQ(raised_[signal], plan_.signals[signal].per_launch) << plan_.signals[signal].name;
+    for (int rank = 0; rank < plan_.ranks; ++rank)
+      for (const Slot& slot : program(plan_, rank).slots) {
+        expect_raised(slot.waits);
+        expect_raised(slot.sum_waits);
+      }
+  }
+
+  bool kernels_came_last = true;  ///< no transfer behind a kernel
+
+ private:
+  void take(const Step& step) {
+    const auto rank = static_cast<std::size_t>(step.rank);
+    const RankProgram& of = program(plan_, step.rank);
+    switch (step.kind) {
+      case Step::Kind::begin:
+        EXPECT_EQ(state_[rank]++, 0);
+        raise(of.start_signals);
+        break;
+      case Step::Kind::transfer: {
+        EXPECT_GE(state_[rank], 1);
+        EXPECT_EQ(next_[rank][static_cast<std::size_t>(step.queue)]++, step.transfer) << "queues are in order";
+        const Transfer& transfer =
+            of.queues[static_cast<std::size_t>(step.queue)].transfers[static_cast<std::size_t>(step.transfer)];
+        expect_raised(transfer.waits);
+        raise(transfer.signals);
+        ++transfers_;
+        kernels_came_last = kernels_came_last && state_[rank] == 1;
+        break;
+      }
+      case Step::Kind::kernel:
+        EXPECT_EQ(state_[rank]++, 1);
+        for (const Slot& slot : of.slots) raise(slot.signals);
+        break;
+      case Step::Kind::complete:
+        EXPECT_EQ(state_[rank]++, 2) << "after the kernel";
+        expect_raised(of.completion_waits);
+        raise(of.completion_signals);
+        break;
+    }
+  }
+
+  void raise(const std::vector<int>& signals) {
+    for (const int signal : signals) ++raised_[static_cast<std::size_t>(signal)];
+  }
+
+  void expect_raised(const std::vector<Wait>& waits) const {
+    for (const Wait& wait : waits)
+      EXPECT_GE(raised_[static_cast<std::size_t>(wait.signal)], wait.threshold)
+          << plan_.signals[static_cast<std::size_t>(wait.signal)].name;
+  }
+
+  const Plan& plan_;
+  std::vector<std::int64_t> raised_;
+  std::vector<int> state_;  ///< per rank: begun, kernel given, complete
+  std::vector<std::vector<int>> next_;
+  std::size_t transfers_ = 0;
+};
+
+TEST(IssueOrder, HoldsEveryStepOnceAfterAllThatItsStreamWaitsFor) {
+  for (const bool producer : {false, true}) {
+    for (const char* algorithm : {"direct", "ring", "bidirectional_ring"}) {
+      for (const char* initiator : {"push", "pull"}) {
+        for (const int ranks : {1, 2, 3, 5}) {
+          SCOPED_TRACE(fmt::format("producer {} {} {} {}", producer, algorithm, initiator, ranks));
+          const Plan plan = producer ? reduce(algorithm, initiator, ranks) : gemm(algorithm, initiator, ranks);
+          Replay replay(plan);
+          replay.run(issue_order(plan));
+          EXPECT_EQ(replay.kernels_came_last, !producer || ranks == 1);
         }
-        EXPECT_EQ(transfers, left);
-        EXPECT_THAT(completed, ::testing::Each(1));
-        for (std::size_t signal = 0; signal < raised.size(); ++signal)
-          EXPECT_EQ(raised[signal], plan.signals[signal].per_launch) << plan.signals[signal].name;
       }
     }
   }
@@ -93,6 +134,15 @@ TEST(IssueOrder, APlanThatBlocksHasNone) {
   for (Queue& queue : tile.programs[0].queues)
     for (Transfer& transfer : queue.transfers) transfer.signals.clear();
   expect_blocked(tile, "a tile");
+
+  Plan sum = reduce("direct", "push", 2);
+  for (Queue& queue : sum.programs[0].queues)
+    for (Transfer& each : queue.transfers) each.signals.clear();
+  expect_blocked(sum, "a tile");
+
+  Plan producer = reduce("direct", "push", 2);
+  for (Slot& slot : producer.programs[0].slots) slot.signals.clear();
+  expect_blocked(producer, "a transfer");
 
   Plan transfer = gemm("ring", "push", 3);
   Transfer& first = transfer.programs[0].queues[0].transfers[0];

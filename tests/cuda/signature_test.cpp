@@ -73,6 +73,21 @@ TEST(Signature, TheFusedKernelHasTheRuntimesParametersToo) {
   EXPECT_EQ(find(types, "syncopate_time_limit").type, "i64");
 }
 
+TEST(Signature, AReducedOutputBringsMoreParameters) {
+  Plan plan = compile_operator(testing::operator_file("gemm_rs.toml"));
+  const auto types = signature_of(plan, KernelText::fused);
+  EXPECT_EQ(find(types, "syncopate_staging").type, "*bf16");
+  EXPECT_TRUE(find(types, "syncopate_staging").divisible_by_16);
+  for (const char* name : {"syncopate_addends", "syncopate_signals", "syncopate_peers"}) {
+    EXPECT_EQ(find(types, name).type, "*i64") << name;
+    EXPECT_TRUE(find(types, name).divisible_by_16) << name;
+  }
+  EXPECT_EQ(find(types, "syncopate_cut").type, "constexpr");
+  EXPECT_FALSE(std::get<bool>(*find(types, "syncopate_cut").value)) << "tiles end where shards do";
+  for (RankProgram& program : plan.programs) program.slots[0].kept = {{0, 64}, {0, 512}};
+  EXPECT_TRUE(std::get<bool>(*find(signature_of(plan, KernelText::fused), "syncopate_cut").value));
+}
+
 TEST(Signature, AParameterWithoutAValueIsAnErrorAtItsPlace) {
   Plan plan = gemm();
   plan.kernel.arguments.erase("K");

@@ -8,6 +8,8 @@
 #include "repository.h"
 #include "syncopate/core/error.h"
 #include "syncopate/cuda/compile.h"
+#include "syncopate/cuda/device_code.h"
+#include "syncopate/cuda/process.h"
 #include "syncopate/driver/driver.h"
 #include "tests/support/temporary_folder.h"
 
@@ -33,7 +35,8 @@ class WithTriton : public ::testing::Test {
 };
 
 TEST_F(WithTriton, TheLocalAndTheFusedKernelOfEveryOperatorBecomeMachineCode) {
-  for (const char* name : {"ag_gemm.toml", "ag_gemm_pointers.toml", "ag_gemm_split_helper.toml"}) {
+  for (const char* name : {"ag_gemm.toml", "ag_gemm_pointers.toml", "ag_gemm_split_helper.toml", "gemm_rs.toml",
+                           "gemm_rs_pointers.toml"}) {
     SCOPED_TRACE(name);
     const Plan plan = compile_operator(testing::operator_file(name));
     for (const KernelText text : {KernelText::local, KernelText::fused}) {
@@ -65,6 +68,30 @@ TEST_F(WithTriton, AKernelThatTritonRejectsIsAnErrorWithItsWords) {
   } catch (const UserError& error) {
     EXPECT_THAT(error.problem(), HasSubstr("power of 2"));
   }
+}
+
+/// Triton brings the assembler of NVIDIA's toolkit.
+TEST_F(WithTriton, TheSmallKernelsOfTheRuntimeAreAssembled) {
+  const ProcessResult where =
+      run_process({options_.python, "-c",
+                   "import triton, pathlib; print(pathlib.Path(triton.__file__).parent / 'backends/nvidia/bin/ptxas')"},
+                  ".", std::chrono::minutes(1));
+  ASSERT_EQ(where.exit_code, 0) << where.output;
+  const std::string ptxas = where.output.substr(0, where.output.find('\n'));
+  const std::string text = folder_.write("kernels.ptx", kDeviceCode);
+  for (const char* architecture : {"sm_90", "sm_100"}) {
+    const ProcessResult child = run_process(
+        {ptxas, "-v", "-arch", architecture, text, "-o", folder_.path("kernels.cubin")}, ".", std::chrono::minutes(1));
+    EXPECT_EQ(child.exit_code, 0) << child.output;
+    for (const char* kernel : {kStepKernel, kDelayKernel})
+      EXPECT_THAT(child.output, ::testing::HasSubstr(std::string("Compiling entry function '") + kernel + "' for"));
+    EXPECT_THAT(child.output, ::testing::HasSubstr("0 bytes spill stores"));
+  }
+  folder_.write("broken.ptx", std::string(kDeviceCode) + "nonsense");
+  EXPECT_NE(run_process({ptxas, "-arch", "sm_90", folder_.path("broken.ptx"), "-o", folder_.path("broken.cubin")}, ".",
+                        std::chrono::minutes(1))
+                .exit_code,
+            0);
 }
 
 }  // namespace
