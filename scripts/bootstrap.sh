@@ -3,7 +3,9 @@
 # Safe to run again; does nothing when everything is in place.
 #   scripts/bootstrap.sh          build and C++ tests
 #   scripts/bootstrap.sh --triton also Triton, for the tests that compile emitted kernels (about 750 MB)
+#   scripts/bootstrap.sh --wheel  also what builds the Python wheel
 set -euo pipefail
+arguments=$*
 cd "$(dirname "$0")/.."
 
 packages=(g++ cmake ninja-build ccache python3 python3-venv pkg-config
@@ -42,7 +44,12 @@ fetch_sources() {  # package version sha256 archive-name
 fetch_sources tree-sitter-python 0.23.6 354bfa0a2f9217431764a631516f85173e9711af2c13dbd796a8815acfe505d9 tree_sitter_python
 fetch_sources tree-sitter 0.23.2 66bae8dd47f1fed7bdef816115146d3a41c39b5c482d7bad36d9ba1def088450 tree-sitter
 
-if [ "${1:-}" = "--triton" ] && ! "$venv/bin/python" -c 'import importlib.metadata as m; assert m.version("triton") == "3.6.0"; import numpy' 2>/dev/null; then
+wants() { [[ " $arguments " == *" $1 "* ]]; }
+if wants --wheel && ! "$venv/bin/python" -c 'import importlib.metadata as m; assert m.version("scikit-build-core") == "0.11.6"' 2>/dev/null; then
+  echo "bootstrap: installing scikit-build-core 0.11.6 into $venv"
+  "$venv/bin/pip" install -q --disable-pip-version-check scikit-build-core==0.11.6 packaging==25.0 pathspec==0.12.1
+fi
+if wants --triton && ! "$venv/bin/python" -c 'import importlib.metadata as m; assert m.version("triton") == "3.6.0"; import numpy' 2>/dev/null; then
   echo "bootstrap: installing Triton 3.6.0 into $venv"
   "$venv/bin/pip" install -q --disable-pip-version-check triton==3.6.0 numpy==2.2.6 setuptools==80.9.0
 fi

@@ -204,8 +204,8 @@ syncopate_code syncopate_operator_bind(syncopate_operator* op, const char* name,
   });
 }
 
-syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, syncopate_part part,
-                                       DLManagedTensor** view, syncopate_error** error) {
+syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, int part, DLManagedTensor** view,
+                                       syncopate_error** error) {
   return with_operator(op, error, [&](Prepared& on) {
     require(name, "name");
     require(view, "the place for the view");

@@ -166,10 +166,10 @@ typedef enum syncopate_part {
   SYNCOPATE_OUTPUT = 2 /**< what launches leave for this rank's caller */
 } syncopate_part;
 
-/** A view of a tensor in the operator's memory (or where it is bound to). A local tensor that is not bound gets memory
+/** A view of a part (syncopate_part) of a tensor in the operator's memory (or where it is bound to). A local tensor that is not bound gets memory
  * of the operator's own. The view is freed by its `deleter`, on any thread; the operator's memory lives until the
  * operator and all views are gone. An output is overwritten by the next call. */
-SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, syncopate_part part,
+SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, int part,
                                                      DLManagedTensor** view, syncopate_error** error);
 
 /** Gives one launch to the GPU, ordered after what `stream` (a CUstream; NULL: the legacy default stream) holds and

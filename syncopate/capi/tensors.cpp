@@ -123,7 +123,7 @@ std::uint64_t address_of(const DLTensor& tensor) {
   return reinterpret_cast<std::uint64_t>(tensor.data) + tensor.byte_offset;
 }
 
-Region region_of(const Plan& plan, int index, syncopate_part part, int rank) {
+Region region_of(const Plan& plan, int index, int part, int rank) {
   const Buffer& buffer = plan.buffer(index);
   switch (part) {
     case SYNCOPATE_WHOLE:

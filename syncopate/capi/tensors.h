@@ -21,8 +21,9 @@ void check_tensor(const Buffer& buffer, const DLTensor& tensor, int device);
 /// Of its first element.
 std::uint64_t address_of(const DLTensor& tensor);
 
-/// The box of a buffer that a part means on a rank. Throws UserError if it is none: no input, no output.
-Region region_of(const Plan& plan, int buffer, syncopate_part part, int rank);
+/// The box of a buffer that a part (syncopate_part) means on a rank. Throws UserError if it is none: no input, no
+/// output.
+Region region_of(const Plan& plan, int buffer, int part, int rank);
 
 /// A view of `region` of a row-major buffer at `address`; it keeps `owner` alive.
 DLManagedTensor* new_view(const Buffer& buffer, const Region& region, std::uint64_t address, int device,

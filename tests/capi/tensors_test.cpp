@@ -92,8 +92,10 @@ TEST(DlpackType, IsDistinctForEveryDtypeAndNamed) {
   for (const Dtype dtype : all) {
     EXPECT_EQ(name_of(dlpack_type(dtype)), name_of(dtype));
     EXPECT_EQ(dlpack_type(dtype).bits, 8 * size_in_bytes(dtype));
-    for (const Dtype other : all)
-      if (other != dtype) EXPECT_NE(name_of(dlpack_type(dtype)), name_of(dlpack_type(other)));
+    for (const Dtype other : all) {
+      if (other == dtype) continue;
+      EXPECT_NE(name_of(dlpack_type(dtype)), name_of(dlpack_type(other)));
+    }
   }
 }
 
@@ -112,7 +114,7 @@ TEST(RegionOf, IsThePartOfTheRank) {
   EXPECT_EQ(region_of(plan, 2, SYNCOPATE_OUTPUT, 1), Region({{0, 16}, {0, 8}}));
   expect_user_error([&] { region_of(plan, 2, SYNCOPATE_SHARD, 0); }, "tensor c is no input");
   expect_user_error([&] { region_of(plan, 0, SYNCOPATE_OUTPUT, 0); }, "tensor a is no output");
-  expect_user_error([&] { region_of(plan, 0, static_cast<syncopate_part>(7), 0); }, "there is no part 7");
+  expect_user_error([&] { region_of(plan, 0, 7, 0); }, "there is no part 7");
 }
 
 TEST(RegionOf, AReducedOutputIsTheRanksShard) {

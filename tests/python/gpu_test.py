@@ -1,0 +1,112 @@
+"""Operators under torchrun: two processes that share a GPU, and, where there are two, one each (gpu_worker.py has the
+scenarios). Skips with a message where there is no GPU or no torch."""
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WORKER = pathlib.Path(__file__).with_name("gpu_worker.py")
+SECONDS = 400
+
+
+def gpus():
+    """How many there are, or why none can be used."""
+    try:
+        import torch
+    except ImportError:
+        return "torch is not installed"
+    return torch.cuda.device_count() or "there is no GPU"
+
+
+class Scenarios:
+    """The same for both layouts."""
+
+    layout = []
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def arguments(self, scenario):
+        return [str(WORKER), scenario, "--cache", self.folder.name, *self.layout]
+
+    def torchrun(self, scenario):
+        # A session of its own: at the limit the ranks are to go with torchrun.
+        child = subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *self.arguments(scenario)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+        try:
+            output, _ = child.communicate(timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, 9)
+            output = child.communicate()[0]
+            self.fail(f"{scenario} did not end within {SECONDS} s\n{output[-4000:]}")
+        print(output[-2000:], flush=True)
+        self.assertEqual(child.returncode, 0, output[-6000:])
+
+    def test_right(self):
+        self.torchrun("right")
+
+    def test_ragged(self):
+        self.torchrun("ragged")
+
+    def test_captured(self):
+        self.torchrun("captured")
+
+    def test_mistakes(self):
+        self.torchrun("mistakes")
+
+    def test_withheld(self):
+        self.torchrun("withheld")
+
+    def test_again(self):
+        self.torchrun("again")
+
+    def test_cost(self):
+        self.torchrun("cost")
+
+    def test_killed(self):
+        with socket.socket() as finder:
+            finder.bind(("127.0.0.1", 0))
+            port = finder.getsockname()[1]
+        ranks = [subprocess.Popen([sys.executable, *self.arguments("killed")], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True,
+                                  env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
+                                                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+                 for rank in range(2)]
+        try:
+            output = ranks[0].communicate(timeout=SECONDS)[0]
+            print(output[-2000:], flush=True)
+            self.assertEqual(ranks[0].returncode, 0, output[-6000:])
+            self.assertEqual(ranks[1].wait(timeout=10), -9)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+
+FOUND = gpus()
+
+
+@unittest.skipIf(isinstance(FOUND, str), FOUND)
+class OneGpuForBoth(Scenarios, unittest.TestCase):
+    layout = ["--share"]
+
+
+@unittest.skipIf(isinstance(FOUND, str) or FOUND < 2, "fewer than two GPUs")
+class OneGpuEach(Scenarios, unittest.TestCase):
+    pass
+
+
+if __name__ == "__main__":
+    if isinstance(FOUND, str):
+        print(f"skipped: {FOUND}")
+        sys.exit(0)
+    unittest.main(verbosity=2)

@@ -1,0 +1,200 @@
+"""What Operator does where no GPU is needed: agreement on failures, groups, tensors described. torch is a stand-in."""
+import ctypes
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+import unittest
+from pathlib import Path
+
+import syncopate
+from syncopate import _dlpack, _group, _library, operator
+
+SOURCE = Path(__file__).resolve().parents[2]
+
+
+class Threads:
+    """A group whose ranks are threads of this process."""
+
+    class Member:
+        def __init__(self, group, rank):
+            self._group, self.rank, self.size = group, rank, group.size
+
+        def all_gather(self, item):
+            self._group.items[self.rank] = item
+            self._group.barrier.wait(timeout=60)
+            items = list(self._group.items)
+            self._group.barrier.wait(timeout=60)
+            return items
+
+    def __init__(self, size):
+        self.size, self.items, self.barrier = size, [None] * size, threading.Barrier(size)
+
+    def run(self, act):
+        """act(member) on every rank; what each returned or raised."""
+        outcomes = [None] * self.size
+
+        def one(rank):
+            try:
+                outcomes[rank] = act(self.Member(self, rank))
+            except Exception as exception:
+                outcomes[rank] = exception
+
+        threads = [threading.Thread(target=one, args=(rank,)) for rank in range(self.size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return outcomes
+
+
+class Agreement(unittest.TestCase):
+    def agree(self, size, act):
+        return Threads(size).run(lambda member: operator._agree(member, "do it", lambda: act(member.rank)))
+
+    def test_everyone_gets_everyones_results(self):
+        self.assertEqual(self.agree(3, lambda rank: rank * 10), [[0, 10, 20]] * 3)
+
+    def test_one_failure_is_everyones(self):
+        def act(rank):
+            if rank == 1:
+                raise syncopate.Error("no Triton here")
+
+        outcomes = self.agree(3, act)
+        self.assertEqual({str(outcome) for outcome in outcomes}, {"rank 1 cannot do it: no Triton here"})
+        self.assertTrue(all(type(outcome) is syncopate.Error for outcome in outcomes))
+
+    def test_different_failures_are_all_named(self):
+        def act(rank):
+            if rank != 1:
+                raise syncopate.Error(f"fault {rank}")
+
+        self.assertEqual({str(outcome) for outcome in self.agree(3, act)},
+                         {"rank 0 cannot do it: fault 0\nrank 2 cannot do it: fault 2"})
+
+    def test_the_same_failure_everywhere_is_said_once(self):
+        def act(rank):
+            raise syncopate.Error("no GPU")
+
+        self.assertEqual({str(outcome) for outcome in self.agree(3, act)}, {"no rank can do it: no GPU"})
+        self.assertEqual(str(self.agree(1, act)[0]), "no GPU")
+
+    def test_a_defect_keeps_its_type_where_it_happened(self):
+        def act(rank):
+            if rank == 0:
+                raise syncopate.InternalError("ours")
+
+        first, second = self.agree(2, act)
+        self.assertIsInstance(first, syncopate.InternalError)
+        self.assertEqual((type(second), str(second)), (syncopate.Error, "rank 0 cannot do it: ours"))
+
+
+class Groups(unittest.TestCase):
+    def test_any_object_of_that_shape_will_do(self):
+        member = Threads(2).Member(Threads(2), 1)
+        self.assertIs(_group.group_of(member), member)
+
+    def test_alone(self):
+        alone = _group.Alone()
+        self.assertEqual((alone.rank, alone.size, alone.all_gather("x")), (0, 1, ["x"]))
+
+
+class WithoutTorch(unittest.TestCase):
+    def test_an_operator_needs_torch_and_the_rest_does_not(self):
+        code = ("import sys\nsys.modules['torch'] = None\nimport syncopate\n"
+                f"plan = syncopate.compile({str(SOURCE / 'operators/ag_gemm.toml')!r}, {{'ranks': 1}})\n"
+                "try:\n    syncopate.Operator(plan)\nexcept ImportError as error:\n    print('ImportError', error)\n")
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+        self.assertTrue(result.stdout.startswith("ImportError"), result.stdout + result.stderr)
+
+
+class StandIn(unittest.TestCase):
+    """Operator with a torch that has no GPU, or one that this machine has not."""
+
+    def setUp(self):
+        self.plan = syncopate.compile(SOURCE / "operators/ag_gemm.toml", {"ranks": 2})
+        self.folder = tempfile.TemporaryDirectory()
+        self.before = sys.modules.get("torch")
+
+    def tearDown(self):
+        self.folder.cleanup()
+        if self.before is None:
+            sys.modules.pop("torch", None)
+        else:
+            sys.modules["torch"] = self.before
+
+    def prepare(self, available, size=2, **options):
+        def device(kind, index=None):
+            return types.SimpleNamespace(type=kind, index=index)
+
+        sys.modules["torch"] = types.SimpleNamespace(
+            device=device, cuda=types.SimpleNamespace(is_available=lambda: available, current_device=lambda: 1000))
+        return Threads(size).run(
+            lambda member: syncopate.Operator(self.plan, group=member, cache=self.folder.name, **options))
+
+    def test_without_a_gpu_every_rank_says_the_same(self):
+        outcomes = self.prepare(available=False)
+        self.assertEqual({str(outcome) for outcome in outcomes}, {
+            "no rank can prepare the operator: torch finds no GPU here; without one, plan.run() executes a plan on CPU ranks"})
+
+    def test_the_librarys_errors_come_through(self):
+        outcomes = self.prepare(available=True)  # no machine has a GPU 1000
+        self.assertEqual(len({str(outcome) for outcome in outcomes}), 1)
+        for outcome in outcomes:
+            self.assertIsInstance(outcome, syncopate.Error)
+            self.assertTrue(str(outcome).startswith("no rank can prepare the operator: there is no "), outcome)
+            self.assertRegex(str(outcome), "GPU|CUDA driver")
+
+    def test_options_are_checked_before_any_gpu_is_looked_for(self):
+        outcomes = self.prepare(available=True, time_limit=-1)
+        self.assertEqual({str(outcome) for outcome in outcomes},
+                         {"no rank can prepare the operator: a time limit of -1 s; use 0.001 to 3600 seconds"})
+        outcomes = self.prepare(available=True, share=3)
+        self.assertIn("3 ranks on one GPU, of a plan of 2", str(outcomes[0]))
+        outcomes = self.prepare(available=True, device="cpu")
+        self.assertIn("is no CUDA device", str(outcomes[0]))
+
+    def test_a_world_of_another_size(self):
+        for outcome in self.prepare(available=True, size=3):
+            self.assertEqual(str(outcome), "the plan has 2 ranks and the group 3 processes; compile it with {'ranks': 3}")
+
+
+class Dlpack(unittest.TestCase):
+    def tensor(self, dtype="torch.bfloat16", device="cuda", index=1):
+        return types.SimpleNamespace(
+            dtype=dtype, device=types.SimpleNamespace(type=device, index=index), shape=(3, 4), stride=lambda: (4, 1),
+            data_ptr=lambda: 0x1000)
+
+    def test_a_tensor_is_described(self):
+        described = _dlpack.as_dlpack("b", self.tensor())
+        self.assertEqual((described.data, described.ndim, described.shape[0], described.shape[1], described.strides[0]),
+                         (0x1000, 2, 3, 4, 4))
+        self.assertEqual((described.code, described.bits, described.lanes, described.device_type, described.device_id),
+                         (4, 16, 1, _library.KDL_CUDA, 1))
+        self.assertEqual(_dlpack.as_dlpack("b", self.tensor(device="cpu", index=None)).device_type, _library.KDL_CPU)
+
+    def test_what_is_no_tensor(self):
+        with self.assertRaisesRegex(syncopate.Error, "tensor b: a dense torch tensor expected, got list"):
+            _dlpack.as_dlpack("b", [1, 2])
+        with self.assertRaisesRegex(syncopate.Error, "tensor b: dtype torch.quint8 has no counterpart"):
+            _dlpack.as_dlpack("b", self.tensor(dtype="torch.quint8"))
+
+    def test_every_dtype_of_plans_has_one_of_torch(self):
+        self.assertEqual({_dlpack._NAMES[name] for name in _dlpack._NAMES} - set(_dlpack._CODES), set())
+        self.assertEqual(len(set(_dlpack._NAMES.values())), 15)
+
+    def test_structs_are_laid_out_as_in_c(self):
+        self.assertEqual(ctypes.sizeof(_library.DLTensor), 48)
+        options = _library.OperatorOptions()
+        _library.library.syncopate_operator_options_init(ctypes.byref(options))
+        self.assertEqual(options.size, ctypes.sizeof(options))
+        self.assertEqual((options.ranks_on_device, options.time_limit, options.python, options.withheld_queue,
+                          options.withheld_launch), (1, 10.0, b"python3", -1, 1))
+        run = _library.RunOptions()
+        _library.library.syncopate_run_options_init(ctypes.byref(run))
+        self.assertEqual((run.size, run.repeat), (ctypes.sizeof(run), 1))
+
+
+if __name__ == "__main__":
+    unittest.main()
