@@ -162,8 +162,9 @@ std::int64_t bytes_of(const Setting& setting, const std::string& what) {
   if (setting.kind == Setting::Kind::string) {
     const std::string& text = setting.string;
     const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-    const std::string_view name(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
-    constexpr std::array<std::string_view, 4> kUnits = {" B", " KiB", " MiB", " GiB"};
+    std::string_view name(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+    if (name.starts_with(' ')) name.remove_prefix(1);
+    constexpr std::array<std::string_view, 4> kUnits = {"B", "KiB", "MiB", "GiB"};
     const auto* const known = std::find(kUnits.begin(), kUnits.end(), name);
     readable = error == std::errc() && known != kUnits.end();
     if (readable) unit = std::int64_t{1} << (10 * (known - kUnits.begin()));

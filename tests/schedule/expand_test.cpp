@@ -89,7 +89,7 @@ TEST(Expand, ErrorsHaveAPlace) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.where(), file.locate(file.text().rfind('{', file.text().find("\"collective\""))));
-    EXPECT_EQ(error.problem(), "only all-gather collectives can be opened into transfers so far");
+    EXPECT_EQ(error.problem(), "only all-gather and reduce-scatter collectives can be opened into transfers so far");
   }
 }
 
@@ -109,6 +109,41 @@ TEST(Expand, RanksWithoutAShardTakePart) {
   const Schedule opened = expand_collectives(read, {});
   EXPECT_NO_THROW(check_meaning(opened));
   EXPECT_TRUE(opened.operators[3].empty());
+}
+
+/// A reduce-scatter of 5 rows over 4 ranks, one of which gets none, with the given source chunk.
+Schedule reduce_scatter_of(const Region& source) {
+  ScheduleBuilder builder(4);
+  const int c = builder.tensor({"c", {5, 2}, Dtype::fp32, Placement::partial_sum(), Placement::shard(0)});
+  Collective reduce;
+  reduce.type = CollectiveType::reduce_scatter;
+  for (int rank = 0; rank < 4; ++rank) {
+    reduce.ranks.push_back(rank);
+    reduce.source_chunks.push_back(builder.chunk(c, source));
+    reduce.destination_chunks.push_back(builder.chunk(c, held_region(Placement::shard(0), {5, 2}, 4, rank)));
+  }
+  builder.collective(reduce);
+  return std::move(builder).build();
+}
+
+TEST(Expand, AReduceScatterBecomesItsTemplate) {
+  const Schedule schedule = reduce_scatter_of(Region::whole({5, 2}));
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::bidirectional_ring}) {
+    const TemplateOptions options{algorithm, Initiator::pull, 2};
+    const Schedule opened = expand_collectives(schedule, options);
+    EXPECT_NO_THROW(check_meaning(opened));
+    EXPECT_EQ(operator_count(opened), 5U * 3U) << "five chunks, to each the summands of three ranks";
+    EXPECT_EQ(to_json(opened), to_json(reduce_scatter(schedule.tensors[0], 4, options, {})));
+  }
+}
+
+TEST(Expand, AReduceScatterOfPartsIsNotOpened) {
+  try {
+    expand_collectives(reduce_scatter_of({{0, 5}, {0, 1}}), {});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.problem(), "the chunks of the reduce-scatter of 'c' are not its shards");
+  }
 }
 
 TEST(Expand, RefusesWhatItCannotOpen) {

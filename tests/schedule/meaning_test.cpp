@@ -83,15 +83,48 @@ TEST(Meaning, AMissingSummandIsNamed) {
             "rank 2 holds c[2:3, 0:1] with the summands of ranks 0, 2 only; after the schedule 'c' must be shard(0)");
 }
 
-TEST(Meaning, UnorderedReductionsAreRefused) {
-  // Two adds into one place with nothing between them: their order, and so the rounding, would be luck.
+TEST(Meaning, AdditionsMayComeInAnyOrder) {
+  // Two adds into one place with nothing between them: the order of addition is that of the ranks.
   ScheduleBuilder builder(3);
-  const int c = builder.tensor({"c", {1, 1}, Dtype::fp32, Placement::partial_sum(), Placement::replicate()});
+  const int c = builder.tensor({"c", {1, 1}, Dtype::fp32, Placement::partial_sum(), Placement::partial_sum()});
   const int all = builder.chunk(c, {{0, 1}, {0, 1}});
-  builder.push(1, 0, all, all, {}, 0, Reduction::sum);
   builder.push(2, 0, all, all, {}, 0, Reduction::sum);
-  const Schedule schedule = std::move(builder).build();
-  EXPECT_THAT(error_of([&] { meaning(schedule); }), HasSubstr("while rank 1 operator 0 may be using it"));
+  builder.push(1, 0, all, all, {}, 0, Reduction::sum);
+  EXPECT_THAT(meaning(std::move(builder).build()).holdings[0][0][0].contributors, ElementsAre(0, 1, 2));
+}
+
+TEST(Meaning, AReaderWaitsForEveryAddition) {
+  const auto schedule = [](bool first, bool second) {
+    ScheduleBuilder builder(4);
+    const int c = builder.tensor({"c", {1}, Dtype::fp32, Placement::partial_sum(), Placement::partial_sum()});
+    const int all = builder.chunk(c, {{0, 1}});
+    const Dependency one = builder.push(1, 0, all, all, {}, 0, Reduction::sum);
+    const Dependency two = builder.push(2, 0, all, all, {}, 0, Reduction::sum);
+    std::vector<Dependency> dependencies;
+    if (first) dependencies.push_back(one);
+    if (second) dependencies.push_back(two);
+    builder.push(0, 3, all, all, dependencies, 0, Reduction::sum);
+    return std::move(builder).build();
+  };
+  EXPECT_THAT(meaning(schedule(true, true)).holdings[0][3][0].contributors, ElementsAre(0, 1, 2, 3));
+  // The sums come first in the order that is tried, so the reader is blamed; or the reader does, and a sum is.
+  EXPECT_NE(error_of([&] { meaning(schedule(true, false)); }), "no error");
+  EXPECT_NE(error_of([&] { meaning(schedule(false, true)); }), "no error");
+  EXPECT_NE(error_of([&] { meaning(schedule(false, false)); }), "no error");
+}
+
+TEST(Meaning, WhatReplacesASumWaitsForItsAdditions) {
+  const auto schedule = [](bool waits) {
+    ScheduleBuilder builder(3);
+    const int c = builder.tensor({"c", {1}, Dtype::fp32, Placement::partial_sum(), Placement::partial_sum()});
+    const int all = builder.chunk(c, {{0, 1}});
+    const Dependency added = builder.push(1, 0, all, all, {}, 0, Reduction::sum);
+    builder.push(2, 0, all, all, waits ? std::vector<Dependency>{added} : std::vector<Dependency>{});
+    return std::move(builder).build();
+  };
+  EXPECT_THAT(meaning(schedule(true)).holdings[0][0][0].contributors, ElementsAre(2));
+  EXPECT_THAT(error_of([&] { meaning(schedule(false)); }),
+              HasSubstr("it writes c[0:1] on rank 0 while rank 1 operator 0 may be using it"));
 }
 
 /// Each of `ranks` ranks adds up one row in turn, then sends it to all others at once.

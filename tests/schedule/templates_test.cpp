@@ -1,5 +1,5 @@
-// Every template is proven to be an all-gather, for many rank counts, splits and uneven axes, and to load links as it
-// promises.
+// Every template is proven to be an all-gather, or a reduce-scatter, for many rank counts, splits and uneven axes, and
+// to load links as it promises.
 #include "syncopate/schedule/templates.h"
 
 #include <gtest/gtest.h>
@@ -243,6 +243,140 @@ TEST_P(Template, ForgettingAnythingIsNoticed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Template, ::testing::ValuesIn(all_parameters()), name_of_case);
+
+class ReduceTemplate : public ::testing::TestWithParam<Parameters> {
+ protected:
+  static Schedule make(const Shape& shape, int dimension, bool chunk_major = false) {
+    const Parameters& p = GetParam();
+    const LogicalTensor tensor{"c", shape, Dtype::bf16, Placement::partial_sum(), Placement::shard(dimension)};
+    return reduce_scatter(tensor, p.ranks, {p.algorithm, p.initiator, p.split, chunk_major}, {});
+  }
+};
+
+TEST_P(ReduceTemplate, LeavesEachRankTheSumOfItsShard) {
+  for (const auto& [shape, dimension] : std::vector<std::pair<Shape, int>>{
+           {{240, 8}, 0}, {{8, 240}, 1}, {{83, 3}, 0}, {{3, 97}, 1}, {{81, 2}, 0}, {{5, 7, 91}, 2}})
+    for (const bool chunk_major : {false, true}) {
+      const Schedule schedule = make(shape, dimension, chunk_major);
+      EXPECT_NO_THROW(check_meaning(schedule));
+      const Meaning m = meaning(schedule);
+      for (int rank = 0; rank < schedule.ranks(); ++rank) {
+        const Region shard = held_region(Placement::shard(dimension), shape, schedule.ranks(), rank);
+        for (const Holding& holding : m.holdings[0][static_cast<std::size_t>(rank)])
+          if (holding.region.overlaps(shard)) {
+            EXPECT_EQ(holding.contributors.size(), static_cast<std::size_t>(schedule.ranks()));
+          }
+      }
+    }
+}
+
+TEST_P(ReduceTemplate, EveryRankButTheOwnerSendsEveryChunkOnce) {
+  const Schedule schedule = make({240, 8}, 0);
+  const int ranks = schedule.ranks();
+  std::map<std::pair<int, int>, int> departures;  // (rank, chunk)
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const Operator& op : schedule.operators[static_cast<std::size_t>(rank)]) {
+      const P2P& p = p2p_of(op);
+      EXPECT_EQ(p.reduction, Reduction::sum);
+      EXPECT_EQ(rank, GetParam().initiator == Initiator::push ? p.source_rank : p.destination_rank);
+      ++departures[{p.source_rank, p.source_chunk}];
+      const Region& region = schedule.chunks[static_cast<std::size_t>(p.source_chunk)].region;
+      EXPECT_FALSE(held_region(Placement::shard(0), {240, 8}, ranks, p.source_rank).overlaps(region));
+      const int hop = (p.destination_rank - p.source_rank + ranks) % ranks;
+      if (GetParam().algorithm == Algorithm::direct)
+        EXPECT_TRUE(held_region(Placement::shard(0), {240, 8}, ranks, p.destination_rank).contains(region));
+      else
+        EXPECT_EQ(hop, op.port == 0 ? 1 : ranks - 1);
+      EXPECT_TRUE(op.port == 0 || GetParam().algorithm == Algorithm::bidirectional_ring);
+    }
+  for (const auto& [place, times] : departures) EXPECT_EQ(times, 1);
+  EXPECT_EQ(departures.size(), schedule.chunks.size() * static_cast<std::size_t>(ranks - 1));
+}
+
+TEST_P(ReduceTemplate, TheListIsTheOrderOfDeparture) {
+  const int ranks = GetParam().ranks;
+  const auto split = static_cast<int>(GetParam().split);
+  for (const bool chunk_major : {false, true}) {
+    if (GetParam().algorithm == Algorithm::bidirectional_ring) return;
+    const bool direct = GetParam().algorithm == Algorithm::direct;
+    const Schedule schedule = make({240, 8}, 0, chunk_major);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto& list = schedule.operators[static_cast<std::size_t>(rank)];
+      ASSERT_EQ(list.size(), static_cast<std::size_t>((ranks - 1) * split));
+      for (int i = 0; i < static_cast<int>(list.size()); ++i) {
+        const bool by_chunk = direct && chunk_major;
+        const int step = by_chunk ? i % (ranks - 1) : i / split;
+        const int part = by_chunk ? i / (ranks - 1) : i % split;
+        const P2P& p = p2p_of(list[static_cast<std::size_t>(i)]);
+        // Direct: in round s from r to r + s. Ring: what starts at the rank above its owner is sent first.
+        const int owner = direct ? p.destination_rank : (p.source_rank + ranks - step - 1) % ranks;
+        if (direct) {
+          EXPECT_EQ((p.destination_rank - p.source_rank + ranks) % ranks, step + 1);
+        }
+        Region expected = held_region(Placement::shard(0), {240, 8}, ranks, owner);
+        expected[0] = chunk_of(expected[0], split, part);
+        EXPECT_EQ(schedule.chunks[static_cast<std::size_t>(p.source_chunk)].region, expected);
+        EXPECT_EQ(list[static_cast<std::size_t>(i)].dependencies.size(), direct || step == 0 ? 0U : 1U);
+      }
+    }
+  }
+}
+
+TEST_P(ReduceTemplate, BothDirectionsOfARingCarryTheSame) {
+  if (GetParam().algorithm != Algorithm::bidirectional_ring || GetParam().ranks == 1) return;
+  const Schedule schedule = make({480, 8}, 0);
+  std::map<std::pair<int, int>, std::int64_t> by_link;  // (source rank, port)
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list)
+      by_link[{p2p_of(op).source_rank, op.port}] +=
+          schedule.chunks[static_cast<std::size_t>(p2p_of(op).source_chunk)].region.volume();
+  std::int64_t least = INT64_MAX;
+  std::int64_t most = 0;
+  for (int rank = 0; rank < schedule.ranks(); ++rank)
+    for (const int port : {0, 1}) {
+      least = std::min(least, by_link[{rank, port}]);
+      most = std::max(most, by_link[{rank, port}]);
+    }
+  EXPECT_LE(most - least, (480 / GetParam().ranks + GetParam().split - 1) / GetParam().split * 8)
+      << "a link differs by at most the chunk that cannot be halved";
+}
+
+TEST_P(ReduceTemplate, MeansTheSameInAnyOrderOfIssue) {
+  const Schedule schedule = reversed(make({83, 3}, 0));
+  EXPECT_NO_THROW(validate(schedule));
+  EXPECT_NO_THROW(check_meaning(schedule));
+}
+
+TEST_P(ReduceTemplate, ForgettingAnythingIsNoticed) {
+  const Schedule schedule = make({83, 2}, 0);
+  if (schedule.ranks() > 4) return;  // quadratic; the small ones show it
+  for (std::size_t rank = 0; rank < schedule.operators.size(); ++rank)
+    for (std::size_t i = 0; i < schedule.operators[rank].size(); ++i) {
+      if (!schedule.operators[rank][i].dependencies.empty()) {
+        Schedule mutant = schedule;
+        mutant.operators[rank][i].dependencies.clear();
+        EXPECT_THROW(check_meaning(mutant), UserError) << "rank " << rank << " operator " << i;
+      }
+      const Schedule less = without(schedule, {static_cast<int>(rank), static_cast<int>(i)});
+      EXPECT_THROW(check_meaning(less), UserError) << "without rank " << rank << " operator " << i;
+      Schedule twice = schedule;
+      twice.operators[rank].push_back(schedule.operators[rank][i]);
+      EXPECT_THROW(check_meaning(twice), UserError) << "rank " << rank << " operator " << i << " twice";
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ReduceTemplate, ::testing::ValuesIn(all_parameters()), name_of_case);
+
+TEST(Templates, AReduceScatterBoundsItsSplitToo) {
+  const LogicalTensor tensor{"c", {10, 4}, Dtype::bf16, Placement::partial_sum(), Placement::shard(0)};
+  try {
+    reduce_scatter(tensor, 4, {Algorithm::ring, Initiator::push, 4}, {"op.toml", 9, 1});
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(),
+                 "op.toml:9:1: split is 4, but the largest shard of 'c' has 3 indices along dimension 0; at most 3");
+  }
+}
 
 TEST(Templates, DirectPushStartsWithAnotherPeerOnEveryRank) {
   const Schedule schedule = all_gather(gathered({8, 1}, 0), 4, {}, {});
