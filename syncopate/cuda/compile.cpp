@@ -94,7 +94,15 @@ std::string last_lines(std::string_view text, int count) {
   return std::string(text.substr(begin));
 }
 
-void check_child(const ProcessResult& child, const std::string& kernel, const CompileOptions& options) {
+std::string remedy_with(const std::string& version) {
+  const std::string remedy = "change the kernel, its tile sizes, or the number of warps or stages";
+  if (version == kTestedTriton) return remedy;
+  return fmt::format("this is Triton {}, and Syncopate was tested with {}: install that, or {}", version, kTestedTriton,
+                     remedy);
+}
+
+void check_child(const ProcessResult& child, const std::string& kernel, const std::string& version,
+                 const CompileOptions& options) {
   std::string what;
   if (child.timed_out) {
     what = fmt::format("Triton took longer than {} s", std::chrono::duration<double>(options.limit).count());
@@ -105,19 +113,18 @@ void check_child(const ProcessResult& child, const std::string& kernel, const Co
   } else {
     return;
   }
-  throw UserError({kernel}, fmt::format("{}:\n{}", what, last_lines(child.output, 20)),
-                  "change the kernel, its tile sizes, or the number of warps or stages");
+  throw UserError({kernel}, fmt::format("{}:\n{}", what, last_lines(child.output, 20)), remedy_with(version));
 }
 
 std::string compile_in_child(const std::string& source, const std::string& request, const std::string& label,
-                             const CompileOptions& options) {
+                             const std::string& version, const CompileOptions& options) {
   const WorkFolder folder;
   FileTransaction files;
   files.write(folder.path("kernel.py"), source);
   files.write(folder.path("request.json"), request);
   files.write(folder.path("compile_child.py"), compile_child());
   files.commit();
-  check_child(run_process({options.python, "compile_child.py"}, folder.path(), options.limit), label, options);
+  check_child(run_process({options.python, "compile_child.py"}, folder.path(), options.limit), label, version, options);
   return read_file(folder.path("result.json"));
 }
 
@@ -137,7 +144,7 @@ CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOp
   const std::string version = triton_version(options.python);
   if (version.empty())
     throw UserError({options.python}, "this Python has no Triton",
-                    "install Triton 3.6.0 for it, or name another Python with --python");
+                    fmt::format("install Triton {} for it, or name another Python with --python", kTestedTriton));
   const std::string request = request_json(function, signature_of(plan, text), plan.kernel, options).dump();
   const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request, source));
   const std::string path = (fs::path(options.cache) / (key + ".json")).string();
@@ -147,7 +154,7 @@ CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOp
     return kernel;
   }
   const std::string result = compile_in_child(
-      source, request, fmt::format("{} ({})", fused ? "fused.py" : plan.kernel.file, function), options);
+      source, request, fmt::format("{} ({})", fused ? "fused.py" : plan.kernel.file, function), version, options);
   CompiledKernel kernel = parse_result("result.json", result);
   FileTransaction files;
   files.write(path, result);

@@ -10,6 +10,9 @@
 
 namespace syncopate::cuda {
 
+/// The version that everything was tested with; others may work.
+inline constexpr const char* kTestedTriton = "3.6.0";
+
 struct CompileOptions {
   std::string python = "python3";  ///< interpreter that has Triton
   std::string cache;               ///< folder of compiled kernels; made if missing

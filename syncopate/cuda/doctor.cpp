@@ -79,9 +79,11 @@ std::string describe_triton(const DoctorOptions& options, Found& found) {
   try {
     const std::string version = triton_version(options.python);
     found.triton = !version.empty();
-    return line("Triton", found.triton ? fmt::format("{} (of {})", version, options.python)
-                                       : fmt::format("not installed for {}; another Python is named with --python",
-                                                     options.python));
+    return line("Triton",
+                found.triton
+                    ? fmt::format("{} (of {}){}", version, options.python,
+                                  version == kTestedTriton ? "" : fmt::format("; tested with {}", kTestedTriton))
+                    : fmt::format("not installed for {}; another Python is named with --python", options.python));
   } catch (const UserError& error) {
     return line("Triton", fmt::format("no: {}", error.what()));
   }

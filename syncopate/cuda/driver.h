@@ -32,6 +32,7 @@ using GraphExecutable = GraphExecutableObject*;
 using GraphNode = GraphNodeObject*;
 
 inline constexpr Result kSuccess = 0;
+inline constexpr Result kOutOfMemory = 2;
 inline constexpr Result kNotReady = 600;
 inline constexpr Result kPeerAccessAlreadyEnabled = 704;
 

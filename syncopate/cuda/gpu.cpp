@@ -52,9 +52,13 @@ void Gpu::enable_peer_access(const Gpu& peer) {
 DevicePointer Gpu::allocate(std::size_t bytes, std::string_view purpose) {
   make_current();
   DevicePointer address = 0;
-  driver_->check(
-      driver_->memory_allocate(&address, bytes > 0 ? bytes : 1),
-      fmt::format("allocating {} on GPU {} for {}", format_bytes(static_cast<std::int64_t>(bytes)), ordinal_, purpose));
+  const std::string doing =
+      fmt::format("allocating {} on GPU {} for {}", format_bytes(static_cast<std::int64_t>(bytes)), ordinal_, purpose);
+  const Result result = driver_->memory_allocate(&address, bytes > 0 ? bytes : 1);
+  if (result == kOutOfMemory)
+    throw UserError({}, fmt::format("the GPU has too little free memory for {}", doing),
+                    "use smaller tensors, put fewer ranks on this GPU, or end what else uses its memory");
+  driver_->check(result, doing);
   memory_.push_back(address);
   return address;
 }

@@ -101,6 +101,7 @@ TEST_F(CompileInChild, AnAbortIsAnErrorToo) {
   const UserError error = expect_error();
   EXPECT_THAT(error.problem(), HasSubstr("Triton's compiler died of Aborted:\nAssertion failed"));
   EXPECT_THAT(error.remedy(), HasSubstr("number of warps"));
+  EXPECT_THAT(error.remedy(), HasSubstr("this is Triton 9.9, and Syncopate was tested with 3.6.0"));
 }
 
 TEST_F(CompileInChild, SoIsATimeLimitPassed) {

@@ -220,6 +220,15 @@ TEST(RankOnGpu, MoreStreamsThanHardwareQueuesAreAnError) {
   expect_user_error([&] { SimulatedRanks ranks(plan, Issue::steps, 0); }, "4 ranks with 8 queues each need 37 streams");
 }
 
+TEST(RankOnGpu, TooLittleMemoryIsAnErrorThatSaysForWhat) {
+  SimulatedGpu machine(0);
+  machine.largest_allocation = 1000;
+  Gpu gpu(machine.driver(), 0);
+  EXPECT_NE(gpu.allocate(1000, "tensor a"), 0U);
+  expect_user_error([&] { gpu.allocate(2048, "tensor a"); },
+                    "too little free memory for allocating 2.00 KiB on GPU 0 for tensor a");
+}
+
 /// What a kernel leaves in the record of rank 0 becomes words.
 std::string words_of_record(SimulatedRanks& ranks, const std::vector<std::int64_t>& record) {
   RankOnGpu& rank = ranks.rank(0);

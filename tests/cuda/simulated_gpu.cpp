@@ -200,6 +200,7 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     return *least = *greatest = 0, kSuccess;
   };
   driver.memory_allocate = [](DevicePointer* address, std::size_t bytes) -> Result {
+    if (bytes > Calls::gpu().largest_allocation) return kOutOfMemory;
     void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
     std::memset(memory, 0xab, bytes);
     *address = reinterpret_cast<DevicePointer>(memory);

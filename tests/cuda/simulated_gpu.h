@@ -37,6 +37,7 @@ class SimulatedGpu {
   /// Until nothing moves any more. True if all streams are empty then.
   bool run();
 
+  std::size_t largest_allocation = std::size_t{1} << 32;  ///< more is out of memory
   int graphs_launched = 0;
   std::map<std::string, int> kernels_started;  ///< by name
 
