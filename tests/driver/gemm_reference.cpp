@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -61,6 +62,107 @@ void for_each_element(const Product& p, const std::function<void(std::int64_t, s
 
 }  // namespace
 
+namespace {
+
+const double kU32 = std::ldexp(1.0, -24);
+const double kU16 = std::ldexp(1.0, -8);
+
+/// A value computed in fp64, and how far from it a computed one may be.
+struct Bounded {
+  double value = 0;
+  double bound = 0;
+};
+
+Bounded rounded(double value, double bound) { return {value, bound + kU16 * (std::fabs(value) + bound)}; }
+
+/// [rank][element]: what each rank's local kernel makes.
+std::vector<std::vector<Bounded>> summands(const Plan& plan, const LaunchData& data) {
+  std::vector<std::vector<Bounded>> all;
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const Product p = product_of(plan, data, rank);
+    std::vector<Bounded>& mine = all.emplace_back();
+    for_each_element(p, [&](std::int64_t, std::int64_t, double sum, double magnitude) {
+      mine.push_back(rounded(sum, static_cast<double>(p.k) * kU32 * magnitude));
+    });
+  }
+  return all;
+}
+
+/// The sum of one element, and by `leaves` how often each rank's summand is in it.
+Bounded added(const SumOrder& order, const std::vector<std::vector<Bounded>>& summands, std::size_t element,
+              std::vector<int>& leaves) {
+  if (order.terms.empty()) {
+    ++leaves[static_cast<std::size_t>(order.rank)];
+    return summands[static_cast<std::size_t>(order.rank)][element];
+  }
+  Bounded sum;
+  double total = 0;
+  for (const SumOrder& each : order.terms) {
+    const Bounded term = added(each, summands, element, leaves);
+    sum.value += term.value;
+    sum.bound += term.bound;
+    total += std::fabs(term.value) + term.bound;
+  }
+  return rounded(sum.value, sum.bound + static_cast<double>(order.terms.size()) * kU32 * total);
+}
+
+/// Calls visit(rank, row, column, what it got, the stated sum, the sum over all ranks) for every element of every
+/// output.
+void for_each_output(const Plan& plan, const LaunchData& data,
+                     const std::function<void(int, std::int64_t, std::int64_t, double, Bounded, double)>& visit) {
+  const std::vector<std::vector<Bounded>> all = summands(plan, data);
+  const std::int64_t columns = plan.buffers[2].shape[1];
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const std::vector<double> got = values(data.outputs[static_cast<std::size_t>(rank)][2], plan.buffers[2].dtype);
+    const Region part = output_region(plan, 2, rank);
+    std::size_t next = 0;
+    for (std::int64_t i = part[0].begin; i < part[0].end; ++i) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        const auto element = static_cast<std::size_t>(i * columns + j);
+        double sum = 0;
+        for (const std::vector<Bounded>& summand : all) sum += summand[element].value;
+        std::vector<int> leaves(static_cast<std::size_t>(plan.ranks), 0);
+        Bounded expected{NAN, 0};
+        for (const Sum& stated : plan.sums)
+          if (stated.rank == rank && stated.region.contains({{i, i + 1}, {j, j + 1}}))
+            expected = added(stated.order, all, element, leaves);
+        if (std::any_of(leaves.begin(), leaves.end(), [](int count) { return count != 1; })) expected.value = NAN;
+        visit(rank, i, j, next < got.size() ? got[next] : NAN, expected, sum);
+        ++next;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string compare_sum_exactly(const Plan& plan, const LaunchData& data) {
+  std::string difference;
+  std::int64_t elements = 0;
+  double largest = 0;
+  for_each_output(plan, data, [&](int rank, std::int64_t i, std::int64_t j, double got, Bounded, double sum) {
+    ++elements;
+    largest = std::max(largest, std::fabs(sum));
+    const auto expected = static_cast<double>(round_to(static_cast<float>(sum), plan.buffers[2].dtype));
+    if (difference.empty() && (std::isnan(got) || got != expected || expected != sum))
+      difference = fmt::format("rank {} c[{}, {}]: expected {}, got {}", rank, i, j, sum, got);
+  });
+  if (difference.empty() && largest == 0) difference = "every element is zero: the test shows nothing";
+  if (difference.empty() && elements != volume(plan.buffers[2].shape)) difference = "the outputs do not cover c";
+  return difference;
+}
+
+std::string compare_sum_with_bound(const Plan& plan, const LaunchData& data) {
+  std::string difference;
+  for_each_output(plan, data, [&](int rank, std::int64_t i, std::int64_t j, double got, Bounded expected, double sum) {
+    const bool right = std::fabs(got - sum) <= expected.bound && std::fabs(expected.value - sum) <= 1e-9;
+    if (difference.empty() && !right)
+      difference = fmt::format("rank {} c[{}, {}]: expected {} within {}, got {}; the stated order gives {}", rank, i,
+                               j, sum, expected.bound, got, expected.value);
+  });
+  return difference;
+}
+
 std::string compare_exactly(const Plan& plan, const LaunchData& data, int rank) {
   const Product p = product_of(plan, data, rank);
   const Dtype dtype = plan.buffers[2].dtype;
@@ -79,14 +181,12 @@ std::string compare_exactly(const Plan& plan, const LaunchData& data, int rank) 
 
 std::string compare_with_bound(const Plan& plan, const LaunchData& data, int rank) {
   const Product p = product_of(plan, data, rank);
-  const double u32 = std::ldexp(1.0, -24);
-  const double u16 = std::ldexp(1.0, -8);
   // Share of the bound used, per element, then the maximum per tile.
   std::vector<double> share(p.c.size());
   for_each_element(p, [&](std::int64_t i, std::int64_t j, double sum, double magnitude) {
     const auto at = static_cast<std::size_t>(i * p.n + j);
-    const double accumulation = static_cast<double>(p.k) * u32 * magnitude;
-    const double bound = accumulation + u16 * (std::fabs(sum) + accumulation);
+    const double accumulation = static_cast<double>(p.k) * kU32 * magnitude;
+    const double bound = accumulation + kU16 * (std::fabs(sum) + accumulation);
     const double error = std::fabs(p.c[at] - sum);
     share[at] = std::isnan(p.c[at]) ? HUGE_VAL : bound > 0 ? error / bound : error > 0 ? HUGE_VAL : 0.0;
   });

@@ -19,4 +19,13 @@ std::string compare_exactly(const Plan& plan, const LaunchData& data, int rank);
 /// the largest share of its bound; "" if all are within.
 std::string compare_with_bound(const Plan& plan, const LaunchData& data, int rank);
 
+/// The same for C = sum over all ranks of their A B, each rank left with its part of it (output_region()).
+std::string compare_sum_exactly(const Plan& plan, const LaunchData& data);
+
+/// Recomputes the sum in fp64 and compares within a bound derived per element. A rank's summand has the bound e of
+/// compare_with_bound(). A sum of n terms with values v and bounds e, added in fp32 from 0 and rounded, has
+///   E + n u32 T + u16 (|V| + E + n u32 T),   V = sum of v, E = sum of e, T = sum of |v| + e,
+/// to be applied to the sums inside of the stated order (Plan::sums) first; so a ring has one rounding per hop.
+std::string compare_sum_with_bound(const Plan& plan, const LaunchData& data);
+
 }  // namespace syncopate::testing

@@ -8,6 +8,7 @@
 #include "syncopate/host/host.h"
 #include "syncopate/verify/verify.h"
 #include "tests/support/mutate.h"
+#include "tests/support/mutate_sums.h"
 
 namespace syncopate {
 namespace {
@@ -53,29 +54,46 @@ std::string caught_by_cpu_ranks(const Plan& plan, int seeds) {
   return "";
 }
 
+/// Counts what verify rejects, by kind of mutation.
+class Tally {
+ public:
+  void add(const std::string& kind, bool rejected) {
+    auto& [count, all] = counts_[kind];
+    ++all;
+    count += rejected ? 1 : 0;
+  }
+  ~Tally() {
+    for (const auto& [kind, count] : counts_)
+      std::printf("  %-40s %d of %d rejected\n", kind.c_str(), count.first, count.second);
+  }
+
+ private:
+  std::map<std::string, std::pair<int, int>> counts_;  // kind -> rejected, all
+};
+
+/// Whether verify rejects the mutant; and CPU ranks must agree, unless a wrong order of additions goes unnoticed.
+bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
+  const Proof proof = verify(mutant.plan);
+  if (!mutant.may_be_valid) {
+    EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
+  }
+  const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);
+  if (proof.holds()) {
+    EXPECT_EQ(caught, "") << "verify accepts, CPU ranks do not: " << mutant.description;
+  } else if (!may_go_unnoticed) {
+    EXPECT_NE(caught, "") << "CPU ranks do not notice: " << mutant.description << '\n' << proof.to_string();
+  }
+  return !proof.holds();
+}
+
 class Mutations : public ::testing::TestWithParam<Family> {};
 
 TEST_P(Mutations, VerifyAndCpuRanksAgree) {
   const Plan plan = compiled(GetParam());
   ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
   ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
-  std::map<std::string, std::pair<int, int>> counts;  // kind -> rejected, all
-  for (const testing::Mutant& mutant : testing::all_mutants(plan)) {
-    const Proof proof = verify(mutant.plan);
-    auto& [rejected, all] = counts[mutant.kind];
-    ++all;
-    rejected += proof.holds() ? 0 : 1;
-    if (!mutant.may_be_valid) {
-      EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
-    }
-    const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);
-    if (proof.holds())
-      EXPECT_EQ(caught, "") << "verify accepts, CPU ranks do not: " << mutant.description;
-    else
-      EXPECT_NE(caught, "") << "CPU ranks do not notice: " << mutant.description << '\n' << proof.to_string();
-  }
-  for (const auto& [kind, count] : counts)
-    std::printf("  %-40s %d of %d rejected\n", kind.c_str(), count.first, count.second);
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
 }
 
 std::vector<Family> families() {
@@ -88,6 +106,52 @@ std::vector<Family> families() {
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),
+                         [](const auto& test) { return test.param.name(); });
+
+struct Producer {
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  int budget;  ///< bytes; 0: none
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (budget > 0 ? "_budget" : "");
+  }
+};
+
+Plan compiled(const Producer& producer) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(producer.ranks)},
+                                     {"kernel.args.M", "44"},
+                                     {"kernel.args.N", "24"},
+                                     {"kernel.args.K", "12"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"},
+                                     {"communicate.c.algorithm", producer.algorithm},
+                                     {"communicate.c.initiator", producer.initiator},
+                                     {"communicate.c.split", "2"}};
+  if (producer.budget > 0) overrides.push_back({"communicate.c.memory_budget", std::to_string(producer.budget)});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml", overrides);
+}
+
+class ProducerMutations : public ::testing::TestWithParam<Producer> {};
+
+TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan))
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ProducerMutations,
+                         ::testing::Values(Producer{"direct", "push", 2, 0}, Producer{"direct", "push", 3, 0},
+                                           Producer{"direct", "pull", 3, 0}, Producer{"ring", "push", 3, 0},
+                                           Producer{"ring", "pull", 2, 0}, Producer{"bidirectional_ring", "push", 3, 0},
+                                           Producer{"direct", "push", 2, 11 * 24 * 2},
+                                           Producer{"direct", "pull", 3, 2 * 8 * 24 * 2}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace
