@@ -180,7 +180,8 @@ class ContributionCheck {
   void find(std::vector<Value>& found, int rank, const Reading& reading, const Arrival& arrival, const Region& part) {
     const Region target = Summands::added_to(reading, part);
     const Region summands = carried_over(part, arrival.part, arrival.summands);
-    if (arrival.when == Arrival::When::unordered) {
+    // Where others may stand there as well, that it comes at any time is what is wrong.
+    if (arrival.when == Arrival::When::unordered && reading.arrivals.size() > 1) {
       found.push_back({target, SumTable::kUnknown});
       return;
     }

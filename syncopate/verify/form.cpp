@@ -6,6 +6,8 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <type_traits>
+#include <utility>
 
 #include "syncopate/verify/boxes.h"
 #include "syncopate/verify/claim.h"
@@ -35,6 +37,28 @@ std::int64_t runs_of(const Region& region, const Shape& shape) {
 
 std::string describe(const Tile& tile) { return fmt::format("tile ({})", fmt::join(tile.index, ", ")); }
 
+/// What a message says of `argument`. Functions are asked, so that names are made for messages only.
+template <typename Argument>
+auto show(const Argument& argument) {
+  if constexpr (std::is_invocable_v<Argument>) {
+    return argument();
+  } else if constexpr (std::is_same_v<Argument, Region>) {
+    return argument.to_string();
+  } else if constexpr (std::is_convertible_v<Argument, std::string_view>) {
+    return std::string_view(argument);
+  } else {
+    return argument;
+  }
+}
+
+template <typename Argument>
+using Shown = decltype(show(std::declval<const Argument&>()));
+
+bool takes_part_in_sums(const Slot& slot) {
+  return slot.kept.dimensions() > 0 || !slot.sum_waits.empty() || !slot.addends.empty() || slot.own_place != 0 ||
+         !slot.signals.empty();
+}
+
 class FormCheck {
  public:
   explicit FormCheck(const Plan& plan) : plan_(plan) {}
@@ -52,8 +76,8 @@ class FormCheck {
 
  private:
   template <typename... Arguments>
-  bool require(bool holds, fmt::format_string<const Arguments&...> text, const Arguments&... arguments) {
-    return claim_.check(holds, [&] { return fmt::format(text, arguments...); });
+  bool require(bool holds, fmt::format_string<Shown<Arguments>...> text, const Arguments&... arguments) {
+    return claim_.check(holds, [&] { return fmt::format(text, show(arguments)...); });
   }
 
   bool sizes() {
@@ -130,7 +154,7 @@ class FormCheck {
       if (!region_is_good(buffer, held, [&] { return fmt::format("what rank {} holds", rank); })) return false;
       const Region placed = placed_region(buffer.before, buffer.shape, plan_.ranks, rank);
       if (!require(held.empty() || held == placed, "rank {} holds {}{} before the operator, but its placement says {}",
-                   rank, buffer.name, held.to_string(), placed.to_string()))
+                   rank, buffer.name, held, placed))
         return false;
     }
     return true;
@@ -191,12 +215,13 @@ class FormCheck {
   }
 
   bool accesses_are_good(const Tile& tile, const std::vector<TileAccess>& accesses) {
+    const auto name = [&] { return describe(tile); };
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
-      return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", describe(tile),
-                     access.buffer, plan_.buffers.size()) &&
-             require(access.buffer != staging_, "{} uses {}, which is for summands on their way", describe(tile),
+      return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", name, access.buffer,
+                     plan_.buffers.size()) &&
+             require(access.buffer != staging_, "{} uses {}, which is for summands on their way", name,
                      plan_.buffer(access.buffer).name) &&
-             region_is_good(plan_.buffer(access.buffer), access.region, [&] { return describe(tile); });
+             region_is_good(plan_.buffer(access.buffer), access.region, name);
     });
   }
 
@@ -212,7 +237,7 @@ class FormCheck {
       if (!region_is_good(buffer, sum.region, owner)) return false;
       const Region output = placed_region(buffer.after, buffer.shape, plan_.ranks, sum.rank);
       if (!require(output.contains(sum.region), "a sum on rank {} is said of {}{}; the rank's output is {}", sum.rank,
-                   buffer.name, sum.region.to_string(), output.to_string()) ||
+                   buffer.name, sum.region, output) ||
           !order_is_good(sum))
         return false;
     }
@@ -286,20 +311,19 @@ class FormCheck {
     if (!view_is_good(transfer.source, name) || !view_is_good(transfer.destination, name)) return;
     const Buffer& buffer = plan_.buffer(transfer.source.buffer);
     require(transfer.source.rank == rank || transfer.destination.rank == rank,
-            "{} goes from rank {} to rank {}, but its queue belongs to rank {}", name(), transfer.source.rank,
+            "{} goes from rank {} to rank {}, but its queue belongs to rank {}", name, transfer.source.rank,
             transfer.destination.rank, rank);
     if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
       return check_summands(rank, transfer, name);
-    if (!require(transfer.source.buffer == transfer.destination.buffer, "{} goes from buffer {} to buffer {}", name(),
+    if (!require(transfer.source.buffer == transfer.destination.buffer, "{} goes from buffer {} to buffer {}", name,
                  buffer.name, plan_.buffer(transfer.destination.buffer).name) ||
         !require(transfer.source.buffer != staging_ && transfer.source.buffer != reduced_,
-                 "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name(),
-                 buffer.name))
+                 "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name, buffer.name))
       return;
-    require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name(), buffer.name);
+    require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name, buffer.name);
     require(transfer.source.region == transfer.destination.region,
-            "{} moves {}{} to {}: the elements of a tensor keep their places", name(), buffer.name,
-            transfer.source.region.to_string(), transfer.destination.region.to_string());
+            "{} moves {}{} to {}: the elements of a tensor keep their places", name, buffer.name,
+            transfer.source.region, transfer.destination.region);
     most_runs_ = std::max(most_runs_, runs_of(transfer.destination.region, buffer.shape));
   }
 
@@ -308,11 +332,10 @@ class FormCheck {
   void check_summands(int rank, const Transfer& transfer, Owner&& name) {
     for (const View* view : {&transfer.source, &transfer.destination})
       require(view->rank == rank || plan_.buffer(view->buffer).symmetric,
-              "{} reaches for {} of rank {}, which is local: peers cannot reach it", name(),
+              "{} reaches for {} of rank {}, which is local: peers cannot reach it", name,
               plan_.buffer(view->buffer).name, view->rank);
     require(equal_extents(transfer.source.region, transfer.destination.region),
-            "{} moves {} to {}, a box of another size", name(), transfer.source.region.to_string(),
-            transfer.destination.region.to_string());
+            "{} moves {} to {}, a box of another size", name, transfer.source.region, transfer.destination.region);
     most_runs_ = std::max({most_runs_, runs_of(transfer.source.region, plan_.buffer(reduced_).shape),
                            runs_of(transfer.destination.region, plan_.buffer(staging_).shape)});
   }
@@ -326,9 +349,9 @@ class FormCheck {
 
   template <typename Owner>
   bool view_is_good(const View& view, Owner&& owner) {
-    return require(in_range(view.rank, plan_.programs), "{} is about rank {}; ranks are 0 to {}", owner(), view.rank,
+    return require(in_range(view.rank, plan_.programs), "{} is about rank {}; ranks are 0 to {}", owner, view.rank,
                    plan_.ranks - 1) &&
-           require(in_range(view.buffer, plan_.buffers), "{} is about buffer number {} of {}", owner(), view.buffer,
+           require(in_range(view.buffer, plan_.buffers), "{} is about buffer number {} of {}", owner, view.buffer,
                    plan_.buffers.size()) &&
            region_is_good(plan_.buffer(view.buffer), view.region, owner);
   }
@@ -343,9 +366,8 @@ class FormCheck {
       if (reduced_ >= 0)
         check_sums(rank, slot, name);
       else
-        require(slot == Slot{slot.tile, slot.waits, {}, {}, {}, 0, {}},
-                "{} takes part in a sum, and nothing is reduced", name());
-      if (!require(in_range(slot.tile, plan_.tiles), "{} is for tile number {} of {}", name(), slot.tile,
+        require(!takes_part_in_sums(slot), "{} takes part in a sum, and nothing is reduced", name);
+      if (!require(in_range(slot.tile, plan_.tiles), "{} is for tile number {} of {}", name, slot.tile,
                    plan_.tiles.size()))
         continue;
       ++times[static_cast<std::size_t>(slot.tile)];
@@ -353,8 +375,9 @@ class FormCheck {
     }
     // Tiles that are cut may stand in the order several times; coverage looks at what of them is kept.
     for (std::size_t t = 0; t < times.size(); ++t)
-      require(times[t] == 1 || (times[t] > 0 && cut[t] == times[t]), "rank {} computes {} {} times", rank,
-              describe(plan_.tiles[t]), times[t]);
+      require(
+          times[t] == 1 || (times[t] > 0 && cut[t] == times[t]), "rank {} computes {} {} times", rank,
+          [&] { return describe(plan_.tiles[t]); }, times[t]);
   }
 
   template <typename Owner>
@@ -364,21 +387,20 @@ class FormCheck {
     check_raises(slot.signals, name);
     if (slot.kept.dimensions() > 0) check_contiguous(reduced, slot.kept, name);
     require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
-            "{} adds its own value at place {} of {} addends", name(), slot.own_place, slot.addends.size());
-    if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name())) return;
+            "{} adds its own value at place {} of {} addends", name, slot.own_place, slot.addends.size());
+    if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name)) return;
     for (const Addend& addend : slot.addends) {
       check_contiguous(reduced, addend.target, name);
       check_contiguous(plan_.buffer(staging_), addend.source, name);
-      require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name(),
-              addend.source.to_string(), addend.target.to_string());
+      require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name,
+              addend.source, addend.target);
     }
   }
 
   template <typename Owner>
   void check_contiguous(const Buffer& buffer, const Region& region, Owner&& name) {
     if (!region_is_good(buffer, region, name)) return;
-    require(runs_of(region, buffer.shape) <= 1, "{}: {}{} is not contiguous in memory", name(), buffer.name,
-            region.to_string());
+    require(runs_of(region, buffer.shape) <= 1, "{}: {}{} is not contiguous in memory", name, buffer.name, region);
   }
 
   template <typename Owner>

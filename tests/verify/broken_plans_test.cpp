@@ -6,13 +6,15 @@
 #include <random>
 
 #include "syncopate/verify/verify.h"
-#include "tests/support/mutate.h"
+#include "tests/support/mutate_sums.h"
 #include "tests/support/plan_builder.h"
+#include "tests/support/reduce_builder.h"
 
 namespace syncopate {
 namespace {
 
 using testing::HandMadeOptions;
+using testing::ReduceOptions;
 using testing::Route;
 
 /// Hands every number of a plan to `visit`, as a setter.
@@ -43,6 +45,8 @@ void for_each_number(Plan& plan, Visitor&& visit) {
     for (std::int64_t& extent : buffer.shape) number(extent);
     number(buffer.before.dimension);
     number(buffer.inside.dimension);
+    number(buffer.after.dimension);
+    number(buffer.staging_for);
     for (Region& held : buffer.held) region(held);
   }
   for (Signal& signal : plan.signals) {
@@ -57,6 +61,13 @@ void for_each_number(Plan& plan, Visitor&& visit) {
         number(access.buffer);
         region(access.region);
       }
+  }
+  for (Sum& sum : plan.sums) {
+    number(sum.rank);
+    number(sum.buffer);
+    region(sum.region);
+    number(sum.order.rank);
+    for (SumOrder& term : sum.order.terms) number(term.rank);
   }
   for (RankProgram& program : plan.programs) {
     signals(program.start_signals);
@@ -74,6 +85,14 @@ void for_each_number(Plan& plan, Visitor&& visit) {
     for (Slot& slot : program.slots) {
       number(slot.tile);
       waits(slot.waits);
+      region(slot.kept);
+      waits(slot.sum_waits);
+      for (Addend& addend : slot.addends) {
+        region(addend.target);
+        region(addend.source);
+      }
+      number(slot.own_place);
+      signals(slot.signals);
     }
     waits(program.completion_waits);
     signals(program.completion_signals);
@@ -89,6 +108,17 @@ Plan small(Route route) {
   return testing::hand_made(options);
 }
 
+Plan small_sum(Route route) {
+  ReduceOptions options;
+  options.route = route;
+  options.rows = 11;
+  options.tile_rows = 3;
+  options.columns = 2;
+  options.tile_columns = 2;
+  options.staging_slots = route == Route::direct_push || route == Route::direct_pull ? 1 : 0;
+  return testing::hand_made_reduce(options);
+}
+
 void expect_sense(const Proof& proof) {
   ASSERT_FALSE(proof.theorems.empty());
   for (const Theorem& theorem : proof.theorems) {
@@ -98,8 +128,8 @@ void expect_sense(const Proof& proof) {
 }
 
 TEST(BrokenPlans, EveryNumberReplacedByNonsense) {
-  for (const Route route : {Route::direct_push, Route::ring_pull}) {
-    const Plan plan = small(route);
+  for (const Plan& plan : {small(Route::direct_push), small(Route::ring_pull), small_sum(Route::direct_push),
+                           small_sum(Route::direct_pull), small_sum(Route::ring_push)}) {
     std::int64_t numbers = 0;
     Plan counted = plan;
     for_each_number(counted, [&](const auto&) { ++numbers; });
@@ -122,12 +152,13 @@ TEST(BrokenPlans, EveryNumberReplacedByNonsense) {
 TEST(BrokenPlans, SeveralMutationsAtOnce) {
   std::mt19937 random(7);
   for (const Route route : {Route::direct_push, Route::direct_pull, Route::ring_push, Route::ring_pull}) {
-    for (int round = 0; round < 40; ++round) {
-      Plan plan = small(route);
+    for (int round = 0; round < 60; ++round) {
+      Plan plan = round < 20 ? small(route) : small_sum(route);
       for (int change = 0; change < 3; ++change) {
         // A mutation of a plan that is already without form may reach where there is nothing.
         if (!verify(plan).theorems.front().holds) break;
         std::vector<testing::Mutant> mutants = testing::all_mutants(plan);
+        for (testing::SumMutant& mutant : testing::sum_mutants(plan)) mutants.push_back(std::move(mutant));
         plan = std::move(mutants[random() % mutants.size()].plan);
         expect_sense(verify(plan));
       }

@@ -47,8 +47,8 @@ std::string describe(const ReduceOptions& options) {
                      options.rows, options.staging_slots);
 }
 
-/// Some changes that break other plans may leave one with sums right: a transfer of a rank to itself may come twice, and
-/// where ranks wait for room in the memory of others, waits imply so much that signals may be exchanged. The oracle
+/// Some changes that break other plans may leave one with sums right: a transfer of a rank to itself may come twice,
+/// and where ranks wait for room in the memory of others, waits imply so much that signals may be exchanged. The oracle
 /// looks at those.
 bool may_be_harmless(const ReduceOptions& options, const Mutant& mutant) {
   const bool pulls = options.route == Route::direct_pull || options.route == Route::ring_pull;
