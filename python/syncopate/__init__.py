@@ -7,6 +7,12 @@
 
 Plans need nothing but this package; Operator needs PyTorch, Triton and a GPU. docs/python.md says the rest.
 """
+import os as _os
+
+# Read by the driver when CUDA is first used: streams that wait for each other need hardware queues of their own. A user's
+# own setting stays.
+_os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
 from syncopate._library import library as _loaded
 from syncopate.errors import Error, InternalError, LaunchFailed
 from syncopate.operator import Operator

@@ -78,8 +78,8 @@ class Operator:
             options.withheld_queue, options.withheld_transfer, options.withheld_launch = withhold
 
         self._handle = None
-        handles = _agree(group, "prepare the operator", lambda: self._prepare(options, device))
         try:
+            handles = _agree(group, "prepare the operator", lambda: self._prepare(options, device))
             _agree(group, "join the others", lambda: self._connect(handles))
         except BaseException:
             self.close()

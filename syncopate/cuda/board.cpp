@@ -21,7 +21,7 @@ namespace syncopate::cuda {
 /// New memory is all zeros, which is the beginning state of every member.
 struct Board::Page {
   std::atomic<int> arrived;
-  std::array<std::atomic<bool>, kBoardRanks> left;
+  std::array<std::atomic<bool>, kBoardRanks> there;
   std::atomic<bool> claimed;  ///< somebody writes the failure
   std::atomic<bool> failed;   ///< it is written
   std::size_t length;
@@ -111,11 +111,14 @@ void Board::unlink() {
   linked_ = false;
 }
 
-int Board::arrive() { return ++page_->arrived; }
+int Board::arrive(int rank) {
+  page_->there[static_cast<std::size_t>(rank)] = true;
+  return ++page_->arrived;
+}
 
-void Board::leave(int rank) { page_->left[static_cast<std::size_t>(rank)] = true; }
+void Board::leave(int rank) { page_->there[static_cast<std::size_t>(rank)] = false; }
 
-bool Board::has_left(int rank) const { return page_->left[static_cast<std::size_t>(rank)]; }
+bool Board::is_there(int rank) const { return page_->there[static_cast<std::size_t>(rank)]; }
 
 void Board::fail(std::string_view message) {
   if (page_->claimed.exchange(true)) return;

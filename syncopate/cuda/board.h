@@ -28,11 +28,12 @@ class Board {
   /// Takes the name away once nobody needs it any more; processes that die later then leave nothing behind.
   void unlink();
 
-  /// Counts ranks that have mapped the board, and returns how many have.
-  int arrive();
+  /// Says that this rank has joined the others, and returns how many have.
+  int arrive(int rank);
   /// Says that this rank will not use its peers' memory any more.
   void leave(int rank);
-  bool has_left(int rank) const;
+  /// Joined, and not left yet.
+  bool is_there(int rank) const;
 
   /// Only the first failure counts; texts of more than 4000 bytes are cut.
   void fail(std::string_view message);

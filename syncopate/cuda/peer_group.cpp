@@ -71,6 +71,7 @@ struct PeerGroup::State {
 
   PeerHandle describe();
   DevicePointer reach(const PeerHandle& peer);
+  void close_peers();
   void look_on();
   bool look();
   std::string dead_peer() const;
@@ -157,6 +158,12 @@ DevicePointer PeerGroup::State::reach(const PeerHandle& peer) {
   return address;
 }
 
+void PeerGroup::State::close_peers() {
+  for (const DevicePointer address : opened) driver.ipc_close_memory_handle(address);
+  opened.clear();
+  peer_gpus.clear();
+}
+
 /// The thread beside the caller's.
 void PeerGroup::State::look_on() {
   try {
@@ -181,7 +188,7 @@ void PeerGroup::State::look_on() {
 /// One look. Whether there is more to see: launches under way that have not failed.
 bool PeerGroup::State::look() {
   if (released) {
-    if (captured) let_go();  // graphs may be replayed still
+    let_go();  // a call may have come too late to be refused, and graphs may be replayed still
     return false;
   }
   try {
@@ -209,7 +216,7 @@ bool PeerGroup::State::look() {
 
 std::string PeerGroup::State::dead_peer() const {
   for (const PeerHandle& peer : peers)
-    if (peer.process != own.process && process_start(peer.process) != peer.process_start && !board->has_left(peer.rank))
+    if (peer.process != own.process && process_start(peer.process) != peer.process_start && board->is_there(peer.rank))
       return fmt::format("rank {}: its process ({}) has died", peer.rank, peer.process);
   return {};
 }
@@ -239,7 +246,7 @@ void PeerGroup::State::let_go() {
 bool PeerGroup::State::peers_have_left() const {
   for (const PeerHandle& peer : peers) {
     const bool elsewhere = peer.process != own.process;  // those of this process are its caller's affair
-    if (elsewhere && !board->has_left(peer.rank) && process_start(peer.process) == peer.process_start) return false;
+    if (elsewhere && board->is_there(peer.rank) && process_start(peer.process) == peer.process_start) return false;
   }
   return true;
 }
@@ -262,11 +269,16 @@ void PeerGroup::connect(const std::vector<std::string>& handles) {
   for (const std::string& handle : handles) peers.push_back(parse_peer_handle(handle));
   check_peers(peers, state.own, state.ranks_on_device);
   if (!state.board) state.board = Board::open(peers.front().board);
-  std::vector<DevicePointer> arenas;
-  for (const PeerHandle& peer : peers) arenas.push_back(state.reach(peer));
-  state.rank.connect(arenas);
+  try {
+    std::vector<DevicePointer> arenas;
+    for (const PeerHandle& peer : peers) arenas.push_back(state.reach(peer));
+    state.rank.connect(arenas);
+  } catch (...) {
+    state.close_peers();
+    throw;
+  }
   state.peers = std::move(peers);
-  if (state.board->arrive() == state.own.ranks) state.board->unlink();
+  if (state.board->arrive(state.own.rank) == state.own.ranks) state.board->unlink();
   state.onlooker = std::thread([&state] { state.look_on(); });
 }
 
@@ -344,8 +356,8 @@ void PeerGroup::leave() {
     state.changed.notify_one();
     if (state.onlooker.joinable()) state.onlooker.join();
   }
-  for (const DevicePointer address : state.opened) state.driver.ipc_close_memory_handle(address);
   if (!connected) return;
+  state.close_peers();
   state.board->leave(state.own.rank);
   const auto deadline = Clock::now() + (failed ? Clock::duration(kPartingAfterFailure) : Clock::duration(kParting));
   while (!state.peers_have_left() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));

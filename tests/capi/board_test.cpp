@@ -26,25 +26,27 @@ int in_another_process(Body&& body) {
 TEST(Board, BeginsEmpty) {
   const Board board = Board::make();
   EXPECT_EQ(board.failure(), std::nullopt);
-  for (int rank = 0; rank < kBoardRanks; ++rank) EXPECT_FALSE(board.has_left(rank));
+  for (int rank = 0; rank < kBoardRanks; ++rank) EXPECT_FALSE(board.is_there(rank));
 }
 
 TEST(Board, AnotherProcessSeesWhatThisOneSaysAndTheReverse) {
   Board board = Board::make();
   const std::string name = board.name();
-  board.leave(3);
+  EXPECT_EQ(board.arrive(3), 1);
+  EXPECT_EQ(board.arrive(1), 2);
   const int code = in_another_process([&] {
     Board opened = Board::open(name);
-    if (!opened.has_left(3) || opened.has_left(2)) return 1;
-    if (opened.arrive() != 1) return 2;
+    if (!opened.is_there(3) || !opened.is_there(1) || opened.is_there(2)) return 1;
+    if (opened.arrive(2) != 3) return 2;
     opened.fail("rank 1: something broke");
     opened.leave(1);
     return 0;
   });
   EXPECT_EQ(code, 0);
   EXPECT_EQ(board.failure(), "rank 1: something broke");
-  EXPECT_TRUE(board.has_left(1));
-  EXPECT_EQ(board.arrive(), 2);
+  EXPECT_FALSE(board.is_there(1));
+  EXPECT_TRUE(board.is_there(2));
+  EXPECT_TRUE(board.is_there(3));
 }
 
 TEST(Board, OnlyTheFirstFailureCounts) {
