@@ -270,7 +270,7 @@ class SumEditor::Impl {
     }
     const bool masked = call.mask != nullptr && call.mask->kind != ExpressionKind::none;
     const std::string mask = masked ? text(call.mask->range) : "True";
-    lines += call_line(space, fmt::format("{} = syncopate_sum_elements(", kValue),
+    lines += call_line(space, fmt::format("{} = syncopate_sum_at(", kValue),
                        {text(call.value), call.place, parameter_, mask, kEntry, kArrived, runtime_parameter::kStaging,
                         runtime_parameter::kAddends});
     const std::string uncut = with_parts(*site.statement, parts);

@@ -169,6 +169,8 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       return set(extent_of(instruction, registers));
     case Opcode::elements:
       return set(elements_of(operand(0), operand(1)));
+    case Opcode::elsewhere:
+      return set(elsewhere_of(operand(0), operand(1), operand(2)));
     case Opcode::arange:
       return set(arange(expect_integer(operand(0), "the start of tl.arange"),
                         expect_integer(operand(1), "the end of tl.arange")));
@@ -311,6 +313,14 @@ Value ConcreteDomain::elements_of(const Value& pointers, const Value& base) cons
   elements.dtype = Dtype::int64;
   elements.buffer = 0;
   return binary(BinaryOperation::subtract, elements, integer_value(base.integer, Dtype::int64));
+}
+
+Value ConcreteDomain::elsewhere_of(const Value& pointers, const Value& base, const Value& other) const {
+  const Value elements = elements_of(pointers, base);
+  if (other.kind != Kind::pointer || other.is_block() || other.dtype != base.dtype)
+    throw OperationError{fmt::format("{} in place of {}", describe(other), describe(base)),
+                         "give pointers to tensors of one type"};
+  return binary(BinaryOperation::add, other, elements);
 }
 
 void ConcreteDomain::raise(const Instruction& instruction, const Value* registers) {

@@ -39,6 +39,7 @@ class ConcreteDomain {
   Value permute_of(const Instruction& instruction, const Value* registers) const;
   Value extent_of(const Instruction& instruction, const Value* registers) const;
   Value elements_of(const Value& pointers, const Value& base) const;
+  Value elsewhere_of(const Value& pointers, const Value& base, const Value& other) const;
   void raise(const Instruction& instruction, const Value* registers);
   Value descriptor_of(const Instruction& instruction, const Value* registers) const;
   std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,

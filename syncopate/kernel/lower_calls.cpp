@@ -313,7 +313,8 @@ std::array<Register, count> helper_arguments(Lowering& lowering, const Expressio
 
 /// The helpers of runtime_names.h, which are not inlined.
 bool is_named_helper(std::string_view name) {
-  return name == kWaitHelper || name == kElementsHelper || name == kPublishHelper || name == kRaiseHelper;
+  return name == kWaitHelper || name == kElementsHelper || name == kElsewhereHelper || name == kPublishHelper ||
+         name == kRaiseHelper;
 }
 
 Operand lower_named_helper(Lowering& lowering, const Expression& call, std::string_view name, Register into) {
@@ -328,6 +329,11 @@ Operand lower_named_helper(Lowering& lowering, const Expression& call, std::stri
     static constexpr std::array<Names, 2> kNames = {"pointers", "base"};
     const auto values = helper_arguments(lowering, call, kElementsHelper, kNames);
     return Operand::single(lowering.compute(Opcode::elements, 0, values, call.range, into));
+  }
+  if (name == kElsewhereHelper) {
+    static constexpr std::array<Names, 3> kNames = {"pointers", "base", "other"};
+    const auto values = helper_arguments(lowering, call, kElsewhereHelper, kNames);
+    return Operand::single(lowering.compute(Opcode::elsewhere, 0, values, call.range, into));
   }
   if (name == kRaiseHelper) {
     static constexpr std::array<Names, 3> kNames = {"peers", "home", "slot"};

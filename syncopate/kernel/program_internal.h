@@ -54,6 +54,7 @@ enum class Opcode : std::uint8_t {
   bits_of,       ///< how many bits an element of dtype [0] has
   extent,        ///< of dimension [1] of [0]; operation is an Extent
   elements,      ///< int64: by how many elements the pointer(s) [0] are past [1]
+  elsewhere,     ///< pointer(s) as far past [2] as [0] are past [1]
 
   // Blocks.
   arange,        ///< int32 [0] .. [1]-1

@@ -14,8 +14,13 @@ inline constexpr const char* kWaitHelper = "syncopate_wait";
 /// that points to a tensor. On a GPU a difference of addresses; on CPU ranks the machine knows it.
 inline constexpr const char* kElementsHelper = "syncopate_elements";
 
-/// syncopate_publish() -> int32: what the block has stored so far, by TMA or not, is visible to whoever sees a flag that
-/// the block raises from now on. Returns 0, which the caller adds to the slot of that flag. Nothing on CPU ranks.
+/// syncopate_elsewhere(pointers, base, other): pointers that are as far past `other` as `pointers` are past `base`,
+/// both parameters that point to tensors of one type. On a GPU arithmetic on addresses; on CPU ranks the machine knows
+/// it.
+inline constexpr const char* kElsewhereHelper = "syncopate_elsewhere";
+
+/// syncopate_publish() -> int32: what the block has stored so far, by TMA or not, is visible to whoever sees a flag
+/// that the block raises from now on. Returns 0, which the caller adds to the slot of that flag. Nothing on CPU ranks.
 inline constexpr const char* kPublishHelper = "syncopate_publish";
 
 /// syncopate_raise(peers, home, slot): adds 1 to flag `slot` of rank `home` (release, system scope), once per block.

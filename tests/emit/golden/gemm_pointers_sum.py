@@ -164,47 +164,53 @@ def syncopate_raise_early(entry, slot, columns, count, signals, peers):
 
 
 @triton.jit
-def syncopate_summand(staging, addend, lines, columns, inside, UNIT: tl.constexpr, arrived):
-    """One addend's summands, in fp32, of the elements `lines` + `columns` of the output; 0 where it has none.
-
-    Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
-    peers write the staging buffer while the kernel runs, and nothing is read twice.
-    """
-    shift = tl.multiple_of(tl.load(addend) + arrived, UNIT)
-    here = inside & (lines >= tl.load(addend + 1)) & (lines < tl.load(addend + 2))
-    return tl.load(staging + (lines + shift) + columns, mask=here, other=0.0, cache_modifier=".cg").to(tl.float32)
-
-
-@triton.jit
-def syncopate_sum(value, lines, columns, inside, UNIT: tl.constexpr, entry, arrived, staging, addends):
-    """The sum of the slot's addends and the tile's own value, in that order: in fp32, from +0, rounded once."""
-    addend = tl.load(entry + 4)
-    own = tl.load(entry + 5)
-    last = tl.load(entry + 6)
-    if addend < last:
-        total = tl.zeros_like(value).to(tl.float32)
-        while addend < own:
-            total += syncopate_summand(staging, addends + addend * 3, lines, columns, inside, UNIT, arrived)
-            addend += 1
-        total += value.to(tl.float32)
-        while addend < last:
-            total += syncopate_summand(staging, addends + addend * 3, lines, columns, inside, UNIT, arrived)
-            addend += 1
-        value = total.to(value.dtype)
-    return value
-
-
-@triton.jit
 def syncopate_elements(pointers, base):
     """By how many elements each pointer is past `base`."""
     return (pointers.to(tl.int64) - base.to(tl.int64)) // (base.dtype.element_ty.primitive_bitwidth // 8)
 
 
 @triton.jit
-def syncopate_sum_elements(value, pointers, base, inside, entry, arrived, staging, addends):
-    """syncopate_sum of what is stored through pointers."""
+def syncopate_elsewhere(pointers, base, other):
+    """Pointers that are as far past `other` as `pointers` are past `base`; all of one type."""
+    size: tl.constexpr = base.dtype.element_ty.primitive_bitwidth // 8
+    return pointers + (other.to(tl.int64) - base.to(tl.int64)) // size
+
+
+@triton.jit
+def syncopate_sum_at(value, pointers, base, inside, entry, arrived, staging, addends):
+    """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
+
+    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once.
+    """
     value = tl.cast(value, base.dtype.element_ty)
-    return syncopate_sum(value, syncopate_elements(pointers, base), 0, inside, 1, entry, arrived, staging, addends)
+    addend = tl.load(entry + 4)
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if addend < last:
+        total = tl.zeros_like(value).to(tl.float32)
+        while addend < own:
+            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
+            addend += 1
+        total += value.to(tl.float32)
+        while addend < last:
+            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
+            addend += 1
+        value = total.to(value.dtype)
+    return value
+
+
+@triton.jit
+def syncopate_load_at(pointers, base, inside, addend, arrived, staging):
+    """One addend's summands, in fp32; 0 where it has none.
+
+    Memory order: that of syncopate_load_rows. The mask is made of the addresses that are read, which differ from addend
+    to addend: the compiler would keep what does not differ in registers, of which there are too few.
+    """
+    shift = tl.load(addend) + arrived
+    places = syncopate_elsewhere(pointers, base, staging) + shift
+    elements = syncopate_elements(places, staging)
+    here = inside & (elements >= tl.load(addend + 1) + shift) & (elements < tl.load(addend + 2) + shift)
+    return tl.load(places, mask=here, other=0.0, cache_modifier=".cg").to(tl.float32)
 
 
 @triton.jit
@@ -249,9 +255,9 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
                                                     syncopate_launch, syncopate_slot, syncopate_record,
                                                     syncopate_time_limit)
-        syncopate_value = syncopate_sum_elements(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
-                                                 (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,
-                                                 syncopate_arrived, syncopate_staging, syncopate_addends)
+        syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
+                                           (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,
+                                           syncopate_arrived, syncopate_staging, syncopate_addends)
         if syncopate_cut:
             syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
             tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)

@@ -164,38 +164,58 @@ def syncopate_raise_early(entry, slot, columns, count, signals, peers):
 
 
 @triton.jit
-def syncopate_summand(staging, addend, lines, columns, inside, UNIT: tl.constexpr, arrived):
-    """One addend's summands, in fp32, of the elements `lines` + `columns` of the output; 0 where it has none.
+def syncopate_sum_block(value, descriptor, row, column, entry, arrived, staging, addends):
+    """The sum of the slot's addends and the tile's own value, for a block that a descriptor stores.
 
-    Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
-    peers write the staging buffer while the kernel runs, and nothing is read twice.
+    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. Rows of the
+    output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. A large block is added in two parts,
+    which need half the registers.
     """
-    shift = tl.multiple_of(tl.load(addend) + arrived, UNIT)
-    here = inside & (lines >= tl.load(addend + 1)) & (lines < tl.load(addend + 2))
-    return tl.load(staging + (lines + shift) + columns, mask=here, other=0.0, cache_modifier=".cg").to(tl.float32)
+    height: tl.constexpr = value.shape[0]
+    width: tl.constexpr = value.shape[1]
+    if height * width >= 8192 and width >= 32:
+        left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, width // 2)), (0, 2, 1)))
+        left = syncopate_sum_rows(left, descriptor, row, column, entry, arrived, staging, addends)
+        right = syncopate_sum_rows(right, descriptor, row, column + width // 2, entry, arrived, staging, addends)
+        return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (height, width))
+    else:
+        return syncopate_sum_rows(value, descriptor, row, column, entry, arrived, staging, addends)
 
 
 @triton.jit
-def syncopate_sum(value, lines, columns, inside, UNIT: tl.constexpr, entry, arrived, staging, addends):
-    """The sum of the slot's addends and the tile's own value, in that order: in fp32, from +0, rounded once."""
+def syncopate_sum_rows(value, descriptor, row, column, entry, arrived, staging, addends):
+    """syncopate_sum_block of a block that is small enough."""
     addend = tl.load(entry + 4)
     own = tl.load(entry + 5)
     last = tl.load(entry + 6)
     if addend < last:
         total = tl.zeros_like(value).to(tl.float32)
         while addend < own:
-            total += syncopate_summand(staging, addends + addend * 3, lines, columns, inside, UNIT, arrived)
+            total += syncopate_load_rows(value, descriptor, row, column, addends + addend * 3, arrived, staging)
             addend += 1
         total += value.to(tl.float32)
         while addend < last:
-            total += syncopate_summand(staging, addends + addend * 3, lines, columns, inside, UNIT, arrived)
+            total += syncopate_load_rows(value, descriptor, row, column, addends + addend * 3, arrived, staging)
             addend += 1
         value = total.to(value.dtype)
     return value
 
 
 @triton.jit
-def syncopate_block(descriptor, row, column, value):
+def syncopate_load_rows(value, descriptor, row, column, addend, arrived, staging):
+    """One addend's summands of a block, in fp32; 0 in rows that it has none for.
+
+    Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
+    peers write the staging buffer while the kernel runs, and nothing is read twice.
+    """
+    lines, columns, inside = syncopate_block(value, descriptor, row, column)
+    shift = tl.multiple_of(tl.load(addend) + arrived, 128 // descriptor.dtype.primitive_bitwidth)
+    here = inside & (lines >= tl.load(addend + 1)) & (lines < tl.load(addend + 2))
+    return tl.load(staging + (lines + shift) + columns, mask=here, other=0.0, cache_modifier=".cg").to(tl.float32)
+
+
+@triton.jit
+def syncopate_block(value, descriptor, row, column):
     """The elements of a block that a descriptor stores: the first of each row, the columns, which columns exist."""
     rows = row + tl.arange(0, value.shape[0])
     columns = column + tl.arange(0, value.shape[1])
@@ -203,20 +223,9 @@ def syncopate_block(descriptor, row, column, value):
 
 
 @triton.jit
-def syncopate_sum_block(value, descriptor, row, column, entry, arrived, staging, addends):
-    """syncopate_sum of a block that a descriptor stores.
-
-    Rows of the output are added or not as wholes, and begin at multiples of 16 bytes, as TMA demands.
-    """
-    lines, columns, inside = syncopate_block(descriptor, row, column, value)
-    return syncopate_sum(value, lines, columns, inside, 128 // descriptor.dtype.primitive_bitwidth, entry, arrived,
-                         staging, addends)
-
-
-@triton.jit
-def syncopate_cuts_block(value, descriptor, row, entry, CUT: tl.constexpr):
+def syncopate_cuts_block(value, descriptor, row, entry, cut: tl.constexpr):
     """Whether the slot keeps only some of the rows of a block."""
-    if CUT:
+    if cut:
         begin = tl.cast(row, tl.int64) * descriptor.strides[0]
         end = tl.minimum(row + value.shape[0], descriptor.shape[0]).to(tl.int64) * descriptor.strides[0]
         return (begin < tl.load(entry + 9)) | (end > tl.load(entry + 10))
@@ -227,7 +236,7 @@ def syncopate_cuts_block(value, descriptor, row, entry, CUT: tl.constexpr):
 @triton.jit
 def syncopate_store_kept(base, value, descriptor, row, column, entry):
     """Stores those rows of a block that the slot keeps."""
-    lines, columns, inside = syncopate_block(descriptor, row, column, value)
+    lines, columns, inside = syncopate_block(value, descriptor, row, column)
     kept = inside & (lines >= tl.load(entry + 9)) & (lines < tl.load(entry + 10))
     tl.store(base + lines + columns, value, mask=kept)
 
