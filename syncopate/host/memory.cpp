@@ -136,9 +136,6 @@ void Memory::fail_write(int rank, int buffer, const Conflict& conflict, EventId 
   const std::string partner = describer_.event(history_.event(conflict.partner));
   if (conflict.kind == ConflictKind::second_write)
     throw Failure(Outcome::bad_access, fmt::format("{}, which {} wrote in the same launch", writes, partner));
-  if (conflict.kind == ConflictKind::unread)
-    throw Failure(Outcome::race,
-                  fmt::format("{}, which {} wrote in the same launch and nothing has read since", writes, partner));
   const char* what = conflict.kind == ConflictKind::unordered_read ? "read" : "wrote";
   throw Failure(Outcome::race, fmt::format("{}; {} {} it, {}", writes, partner, what, kNotOrdered));
 }

@@ -113,11 +113,6 @@ std::optional<Run> RunSet::overlap(Run run) {
   return Run{begin, std::min(run.offset + run.count, after->offset + after->count) - begin};
 }
 
-Shadow::Shadow(std::int64_t elements, bool reused)
-    : last_write_(static_cast<std::size_t>(elements), 0),
-      reused_(reused),
-      read_(reused ? static_cast<std::size_t>(elements) : 0, false) {}
-
 bool Shadow::inside(const Run& run) const {
   const auto elements = static_cast<std::int64_t>(last_write_.size());
   return run.offset >= 0 && run.count >= 0 && run.offset <= elements && run.count <= elements - run.offset;
@@ -134,10 +129,8 @@ std::optional<Conflict> Shadow::read(const History& history, EventId event, std:
   const auto has_elements = [](const Run& run) { return run.count > 0; };
   if (std::none_of(runs.begin(), runs.end(), has_elements)) return std::nullopt;
   RunSet& mine = reads_[event];
-  for (const Run& run : runs) {
+  for (const Run& run : runs)
     if (has_elements(run)) mine.add(run);
-    if (reused_ && has_elements(run)) std::fill_n(read_.begin() + run.offset, run.count, true);
-  }
   return std::nullopt;
 }
 
@@ -156,25 +149,8 @@ std::optional<Conflict> Shadow::write(const History& history, EventId event, std
       if (const std::optional<Run> common = read.overlap(run))
         return Conflict{ConflictKind::unordered_read, *common, reader};
   }
-  for (const Run& run : runs)
-    if (auto conflict = unread_part(history, event, run)) return conflict;
-  for (const Run& run : runs) {
-    std::fill_n(last_write_.begin() + run.offset, run.count, event);
-    if (reused_) std::fill_n(read_.begin() + run.offset, run.count, false);
-  }
+  for (const Run& run : runs) std::fill_n(last_write_.begin() + run.offset, run.count, event);
   return std::nullopt;
-}
-
-std::optional<Conflict> Shadow::unread_part(const History& history, EventId event, const Run& run) const {
-  if (!reused_) return std::nullopt;
-  return for_each_writer(last_write_, run, [&](EventId before, const Run& part) -> std::optional<Conflict> {
-    if (before == 0 || before == event || history.event(before).launch != history.event(event).launch)
-      return std::nullopt;
-    const auto first = read_.begin() + part.offset;
-    const auto unread = std::find(first, first + part.count, false);
-    if (unread == first + part.count) return std::nullopt;
-    return Conflict{ConflictKind::unread, {part.offset + (unread - first), 1}, before};
-  });
 }
 
 std::optional<Conflict> Shadow::complete(const History& history, int agent, std::int64_t launch) {

@@ -23,7 +23,6 @@ enum class ConflictKind : std::uint8_t {
   unordered_write,  ///< read or write: the last write is not ordered before it
   unordered_read,   ///< write: an earlier read is not ordered before it
   second_write,     ///< write: written in this launch already
-  unread,           ///< write to reused memory: what was written there in this launch has not been read
 };
 
 struct Conflict {
@@ -50,8 +49,9 @@ class RunSet {
 /// The shadow of one buffer on one rank.
 class Shadow {
  public:
-  /// `reused`: transfers may fill it several times in a launch, if what was there before has been read by then.
-  explicit Shadow(std::int64_t elements, bool reused = false);
+  /// `reused`: transfers may fill it several times in a launch, each after the one before and its readers.
+  explicit Shadow(std::int64_t elements, bool reused = false)
+      : last_write_(static_cast<std::size_t>(elements), 0), reused_(reused) {}
 
   /// Checks an access and, if nothing is wrong, remembers it. The first conflict ends the check.
   std::optional<Conflict> read(const History& history, EventId event, std::span<const Run> runs);
@@ -66,10 +66,8 @@ class Shadow {
 
  private:
   bool inside(const Run& run) const;
-  std::optional<Conflict> unread_part(const History& history, EventId event, const Run& run) const;
   std::vector<EventId> last_write_;
   bool reused_;
-  std::vector<bool> read_;  ///< of reused memory: whether an element has been read since it was written
   std::map<EventId, RunSet> reads_;
 };
 

@@ -355,18 +355,6 @@ TEST(WrongSums, MemoryThatIsStillNeededIsNotReused) {
   expect_always(plan, Outcome::race, HasSubstr("rank 1's c_staging["));
 }
 
-TEST(WrongSums, SummandsThatNobodyAddsAreNotOverwritten) {
-  // The tile says that it has added, and has not.
-  Plan plan = small_sum_plan({.ranks = 2, .rows = 24, .split = 3, .staging_slots = 1});
-  Slot& slot = adding_slot(plan, 1);
-  ASSERT_FALSE(slot.signals.empty());
-  slot.addends.clear();
-  slot.own_place = 0;
-  expect_always(plan, Outcome::race,
-                AllOf(HasSubstr("of rank 0's queue"), HasSubstr("writes rank 1's c_staging["),
-                      HasSubstr("wrote in the same launch and nothing has read since")));
-}
-
 TEST(WrongSums, StagingOfTheNextLaunchWaitsForThisOne) {
   Plan plan = small_sum_plan({.ranks = 2});
   Transfer& first = transfers(plan, 0)[0];

@@ -260,11 +260,14 @@ class Mutator {
       if (Transfer& t = transfer_at(plan, at); t.source.region.dimensions() > 0)
         t.source.region[0].end = t.destination.region[0].end = t.source.region[0].begin;
     });
-    add("duplicate transfer", fmt::format("{} comes twice", name(at)), false, [at](Plan& plan) {
+    // Room that may be filled again may be so twice by the same, if nobody waits for either.
+    const bool harmless =
+        transfer(at).signals.empty() && plan_.buffer(transfer(at).destination.buffer).staging_for >= 0;
+    add("duplicate transfer", fmt::format("{} comes twice", name(at)), harmless, [at](Plan& plan) {
       std::vector<Transfer>& transfers = queue_at(plan, at);
       transfers.insert(transfers.begin() + static_cast<std::ptrdiff_t>(at.position), Transfer(transfers[at.position]));
     });
-    add("duplicate transfer", fmt::format("{} comes twice, the second time without signals", name(at)), false,
+    add("duplicate transfer", fmt::format("{} comes twice, the second time without signals", name(at)), harmless,
         [at](Plan& plan) {
           std::vector<Transfer>& transfers = queue_at(plan, at);
           Transfer again = transfers[at.position];
