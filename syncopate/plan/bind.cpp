@@ -79,8 +79,9 @@ std::string_view name_of(CollectiveType type) {
   throw InternalError("collective without a name");
 }
 
-[[noreturn]] void not_fused(const TensorStatement& tensor, const std::string& change, CollectiveType type) {
-  throw UserError(tensor.placement_where,
+[[noreturn]] void not_fused(const TensorStatement& tensor, const SourceLocation& where, const std::string& change,
+                            CollectiveType type) {
+  throw UserError(where,
                   fmt::format("tensor '{}': {} is a collective of type {}, which is not fused yet", tensor.name, change,
                               name_of(type)),
                   "an all-gather of an input is supported: before = \"shard(d)\", inside = \"replicate\"; and a "
@@ -110,7 +111,8 @@ std::optional<CollectiveType> input_collective(const TensorStatement& tensor) {
                     "an input has 'before' and 'inside'");
   const std::optional<CollectiveType> type = change_of(tensor, tensor.before, tensor.inside);
   if (type && *type != CollectiveType::all_gather)
-    not_fused(tensor, fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string()), *type);
+    not_fused(tensor, tensor.placement_where,
+              fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string()), *type);
   return type;
 }
 
@@ -123,7 +125,7 @@ std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
   const std::optional<CollectiveType> type = change_of(tensor, tensor.inside, tensor.after);
   if (!type) return type;
   const std::string change = fmt::format("{} -> {}", tensor.inside.to_string(), tensor.after.to_string());
-  if (*type != CollectiveType::reduce_scatter) not_fused(tensor, change, *type);
+  if (*type != CollectiveType::reduce_scatter) not_fused(tensor, tensor.after_where, change, *type);
   if (tensor.after != Placement::shard(0))
     throw UserError(tensor.after_where, fmt::format("tensor '{}': {} is not fused yet", tensor.name, change),
                     "after = \"shard(0)\": only whole rows are contiguous in memory");

@@ -31,6 +31,8 @@ struct CommunicatedTensor {
   SourceLocation budget_where;
   /// Of a reduced tensor: for each operator of the schedule, [rank][index].
   std::vector<std::vector<Landing>> landings;
+  /// Of a reduced tensor: how many chunks of one source may lie on a rank at a time.
+  std::int64_t places = 0;
 
   bool is_reduced() const { return !landings.empty(); }
 };

@@ -1,6 +1,7 @@
 #include "syncopate/plan/print.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -43,7 +44,7 @@ std::string chunks_line(const Plan& plan) {
   for_each_transfer(plan, [&](const Transfer& transfer) {
     const std::int64_t bytes =
         transfer.destination.region.volume() * size_in_bytes(plan.buffer(transfer.destination.buffer).dtype);
-    chunks.insert({transfer.destination.buffer, transfer.destination.region});
+    chunks.insert({transfer.source.buffer, transfer.source.region});
     least = std::min(least, bytes);
     most = std::max(most, bytes);
     moved += bytes;
@@ -64,30 +65,39 @@ std::string tiles_line(const Plan& plan) {
 std::string order_line(const Plan& plan) {
   if (plan.ranks == 1) return "as in the local kernel";
   std::int64_t least = INT64_MAX;
+  std::int64_t parts = 0;
   for (const RankProgram& rank : plan.programs) {
-    std::int64_t count = 0;
-    while (count < static_cast<std::int64_t>(rank.slots.size()) &&
-           rank.slots[static_cast<std::size_t>(count)].waits.empty())
-      ++count;
-    least = std::min(least, count);
+    const auto first_wait = std::find_if(rank.slots.begin(), rank.slots.end(), [](const Slot& slot) {
+      return !slot.waits.empty() || !slot.sum_waits.empty();
+    });
+    least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
+    parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
-  return fmt::format(
-      "local chunks first, then in order of arrival; every rank starts with at least {} tiles that wait "
-      "for nothing",
-      least);
+  std::string text = fmt::format("{}; every rank starts with at least {} tiles that wait for nothing",
+                                 reduced_buffer(plan) >= 0
+                                     ? "chunks that leave first, in that order, then own ones in order of arrival"
+                                     : "local chunks first, then in order of arrival",
+                                 least);
+  if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
+  return text;
 }
 
 std::string waits_line(const Plan& plan) {
   std::int64_t tile_waits = 0;
+  std::int64_t sum_waits = 0;
   std::int64_t other_waits = 0;
   std::int64_t slots = 0;
   for (const RankProgram& rank : plan.programs) {
-    for (const Slot& slot : rank.slots) tile_waits += static_cast<std::int64_t>(slot.waits.size());
+    for (const Slot& slot : rank.slots) {
+      tile_waits += static_cast<std::int64_t>(slot.waits.size());
+      sum_waits += static_cast<std::int64_t>(slot.sum_waits.size());
+    }
     slots += static_cast<std::int64_t>(rank.slots.size());
     other_waits += static_cast<std::int64_t>(rank.completion_waits.size());
   }
   for_each_transfer(plan, [&](const Transfer& t) { other_waits += static_cast<std::int64_t>(t.waits.size()); });
-  return fmt::format("{} before {} tiles, {} before transfers and completion; {} signals", tile_waits, slots,
+  const std::string adding = reduced_buffer(plan) >= 0 ? fmt::format("{} before they add, ", sum_waits) : "";
+  return fmt::format("{} before {} tiles, {}{} before transfers and completion; {} signals", tile_waits, slots, adding,
                      other_waits, plan.signals.size());
 }
 
@@ -115,14 +125,24 @@ std::string signals_text(const Plan& plan, const std::vector<int>& signals) {
   return text;
 }
 
+/// "(0 + 1 + (3 + 2))": ranks, in the order of addition.
+std::string order_text(const SumOrder& order) {
+  if (order.terms.empty()) return fmt::format("{}", order.rank);
+  std::vector<std::string> terms;
+  for (const SumOrder& term : order.terms) terms.push_back(order_text(term));
+  return fmt::format("({})", fmt::join(terms, " + "));
+}
+
 std::string queues_text(const Plan& plan, int rank) {
   std::string text;
   for (const Queue& queue : program(plan, rank).queues) {
     text += fmt::format("  queue \"{}\" ({})\n", queue.name, name_of(queue.engine));
     for (const Transfer& transfer : queue.transfers) {
       const bool push = transfer.source.rank == rank;
-      text += fmt::format("    {} {} {} rank {}", push ? "push" : "pull", chunk_text(plan, transfer.destination),
+      text += fmt::format("    {} {} {} rank {}", push ? "push" : "pull", chunk_text(plan, transfer.source),
                           push ? "to" : "from", push ? transfer.destination.rank : transfer.source.rank);
+      if (transfer.destination.buffer != transfer.source.buffer)
+        text += fmt::format(", into {}", chunk_text(plan, transfer.destination));
       if (!transfer.waits.empty()) text += ", after " + waits_text(plan, transfer.waits);
       text += '\n';
     }
@@ -138,14 +158,29 @@ std::vector<int> slot_phases(const Plan& plan, int rank, std::vector<std::string
   const std::vector<Slot>& slots = program(plan, rank).slots;
   for (std::size_t s = 0; s < slots.size(); ++s) {
     int& phase = worker_phase[s % static_cast<std::size_t>(plan.workers)];
-    for (const Wait& wait : slots[s].waits) {
-      const auto [found, is_new] = phase_of_signal.try_emplace(wait.signal, static_cast<int>(names.size()) + 1);
-      if (is_new) names.push_back(signal(plan, wait.signal).name);
-      phase = found->second;
-    }
+    for (const std::vector<Wait>* waits : {&slots[s].waits, &slots[s].sum_waits})
+      for (const Wait& wait : *waits) {
+        const auto [found, is_new] = phase_of_signal.try_emplace(wait.signal, static_cast<int>(names.size()) + 1);
+        if (is_new) names.push_back(signal(plan, wait.signal).name);
+        phase = found->second;
+      }
     phases.push_back(phase);
   }
   return phases;
+}
+
+/// What there is to say about a slot beyond its tile, or "".
+std::string slot_text(const Plan& plan, const Slot& slot) {
+  std::vector<std::string> parts;
+  if (slot.kept.dimensions() > 0) parts.push_back("keeps " + chunk_text(plan, {0, reduced_buffer(plan), slot.kept}));
+  if (!slot.waits.empty()) parts.push_back("after " + waits_text(plan, slot.waits));
+  if (!slot.addends.empty())
+    parts.push_back(fmt::format("adds {} summand{} before its own and {} behind", slot.own_place,
+                                slot.own_place == 1 ? "" : "s",
+                                slot.addends.size() - static_cast<std::size_t>(slot.own_place)));
+  if (!slot.sum_waits.empty()) parts.back() += ", after " + waits_text(plan, slot.sum_waits);
+  if (!slot.signals.empty()) parts.push_back("signals " + signals_text(plan, slot.signals));
+  return fmt::format("{}", fmt::join(parts, "; "));
 }
 
 char phase_symbol(int phase) {
@@ -217,9 +252,15 @@ std::string tile_picture(const Plan& plan, int rank) {
 std::string show(const Plan& plan) {
   std::string text = summary(plan);
   text += "\nbuffers\n";
+  std::size_t width = 0;
+  for (const Buffer& buffer : plan.buffers) width = std::max(width, buffer.name.size());
   for (const Buffer& buffer : plan.buffers)
-    text += fmt::format("  {:<4}{} {}, {}: {}\n", buffer.name, to_string(buffer.shape), name_of(buffer.dtype),
-                        buffer.symmetric ? "symmetric" : "local", buffer.purpose);
+    text += fmt::format("  {:<{}}   {} {}, {}: {}\n", buffer.name, width, to_string(buffer.shape),
+                        name_of(buffer.dtype), buffer.symmetric ? "symmetric" : "local", buffer.purpose);
+  if (!plan.sums.empty()) text += "\nsums, rounded where a bracket closes\n";
+  for (const Sum& sum : plan.sums)
+    text += fmt::format("  {} at rank {}: {}\n", chunk_text(plan, {sum.rank, sum.buffer, sum.region}), sum.rank,
+                        order_text(sum.order));
   for (int rank = 0; rank < plan.ranks; ++rank) {
     text += fmt::format("\nrank {}\n", rank);
     const RankProgram& p = program(plan, rank);
@@ -227,14 +268,15 @@ std::string show(const Plan& plan) {
     text += queues_text(plan, rank);
     text += "  tile order (number: position in the order; mark: the chunk it waits for last)\n";
     text += tile_picture(plan, rank);
-    text += "  waits before tiles\n";
+    text += "  waits, sums and signals of tiles\n";
     bool any = false;
     for (std::size_t s = 0; s < p.slots.size(); ++s) {
-      if (p.slots[s].waits.empty()) continue;
+      const std::string about = slot_text(plan, p.slots[s]);
+      if (about.empty()) continue;
       any = true;
       text += fmt::format("    {:>5} tile ({}), worker {}: {}\n", s,
                           fmt::join(plan.tiles[static_cast<std::size_t>(p.slots[s].tile)].index, ", "),
-                          s % static_cast<std::size_t>(plan.workers), waits_text(plan, p.slots[s].waits));
+                          s % static_cast<std::size_t>(plan.workers), about);
     }
     if (!any) text += "    none\n";
     if (!p.completion_waits.empty()) text += "  completes after " + waits_text(plan, p.completion_waits) + '\n';

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "syncopate/core/text.h"
 
@@ -67,6 +68,7 @@ class Placer {
   }
 
   void one_for_each() {
+    communicated_.places = std::numeric_limits<std::int64_t>::max();
     for (std::vector<Inflow>& list : inflows_) {
       std::int64_t row = 0;
       for (Inflow& inflow : list) {
@@ -92,10 +94,11 @@ class Placer {
     const std::int64_t places = *communicated_.memory_budget / least;
     if (places < 1)
       throw UserError(communicated_.budget_where,
-                      fmt::format("the memory budget is {}, but a chunk of {} from each of {} peers takes {}",
-                                  format_bytes(*communicated_.memory_budget), format_bytes(largest * row_bytes_),
-                                  sources, format_bytes(least)),
+                      fmt::format("the memory budget is {} bytes, but a chunk of {} from each of {} peers takes {} "
+                                  "bytes",
+                                  *communicated_.memory_budget, format_bytes(largest * row_bytes_), sources, least),
                       fmt::format("at least {} bytes, or a larger split", least));
+    communicated_.places = places;
     for (const std::vector<Inflow>& list : inflows_)
       for (std::size_t s = 0; s < list.size(); ++s) {
         const std::vector<Dependency>& operators = list[s].operators;

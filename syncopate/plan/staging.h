@@ -6,11 +6,11 @@
 
 namespace syncopate {
 
-/// Fills `landings` of a reduced tensor whose chunks are whole rows and appends its staging buffer to the plan. Without
-/// a budget, or where all fits into it: source by source, the rows of each in ascending order, so that what one source
-/// sends for neighbouring chunks lies side by side. Else each source gets as many places as the budget allows, each as
-/// large as the largest chunk, which its chunks fill in turn. Throws UserError at the budget if it does not hold one
-/// chunk of every source.
+/// Fills `landings` and `places` of a reduced tensor whose chunks are whole rows and appends its staging buffer to the
+/// plan. Without a budget, or where all fits into it: source by source, the rows of each in ascending order, so that
+/// what one source sends for neighbouring chunks lies side by side. Else each source gets as many places as the budget
+/// allows, each as large as the largest chunk, which its chunks fill in turn. Throws UserError at the budget if it does
+/// not hold one chunk of every source.
 void place_summands(CommunicatedTensor& communicated, Plan& plan);
 
 }  // namespace syncopate

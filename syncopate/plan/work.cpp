@@ -29,9 +29,11 @@ class WorkMaker {
     for (int n = 0; n < static_cast<int>(graph.transfers.size()); ++n)
       if (!node(n).reduces && node(n).destination == rank) gathering_.push_back(n);
     if (reduced_ < 0) return;
-    where_ = std::find_if(bound.communicated.begin(), bound.communicated.end(), [&](const CommunicatedTensor& c) {
-               return c.buffer == reduced_;
-             })->where;
+    const CommunicatedTensor& communicated =
+        *std::find_if(bound.communicated.begin(), bound.communicated.end(),
+                      [&](const CommunicatedTensor& c) { return c.buffer == reduced_; });
+    where_ = communicated.where;
+    places_ = communicated.places;
     make_strips();
   }
 
@@ -159,21 +161,35 @@ class WorkMaker {
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   }
 
-  /// Neighbouring strips stay together if no sum that one waits for can wait for what the other sends: levels tell.
+  /// Neighbouring strips stay together if no sum that one waits for can wait for what the other sends (levels tell),
+  /// and if all that is added at once can lie in the staging buffer at once.
   std::vector<std::vector<std::size_t>> groups_of(const std::vector<std::size_t>& strips) const {
     std::vector<std::vector<std::size_t>> groups;
-    int last_sum = kNoLevel;
-    int first_feed = kAllLevels;
+    Strip group;
     for (const std::size_t s : strips) {
-      const int sum = std::max(last_sum, strips_[s].last_sum);
-      const int feed = std::min(first_feed, strips_[s].first_feed);
-      const bool joins = !groups.empty() && sum < feed;
+      Strip joined = group;
+      const Strip& strip = strips_[s];
+      joined.last_sum = std::max(group.last_sum, strip.last_sum);
+      joined.first_feed = std::min(group.first_feed, strip.first_feed);
+      joined.sums.insert(joined.sums.end(), strip.sums.begin(), strip.sums.end());
+      const bool joins = !groups.empty() && joined.last_sum < joined.first_feed && have_places(joined.sums);
       if (!joins) groups.emplace_back();
       groups.back().push_back(s);
-      last_sum = joins ? sum : strips_[s].last_sum;
-      first_feed = joins ? feed : strips_[s].first_feed;
+      group = joins ? joined : strip;
     }
     return groups;
+  }
+
+  /// Whether the chunks of every source among the nodes, each counted once, have a place each.
+  bool have_places(std::vector<int> nodes) const {
+    if (static_cast<std::int64_t>(nodes.size()) <= places_) return true;
+    make_unique(nodes, [&](int n) { return std::pair(node(n).source, n); });
+    std::int64_t run = 0;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      run = i > 0 && node(nodes[i]).source == node(nodes[i - 1]).source ? run + 1 : 1;
+      if (run > places_) return false;
+    }
+    return true;
   }
 
   void check_only_output(const Tile& tile) const {
@@ -191,6 +207,7 @@ class WorkMaker {
   int rank_;
   int reduced_;
   SourceLocation where_;
+  std::int64_t places_ = 0;     ///< for chunks of one source
   std::vector<int> gathering_;  ///< nodes that bring parts of gathered tensors to the rank
   std::vector<Strip> strips_;
 };

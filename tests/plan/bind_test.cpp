@@ -58,13 +58,15 @@ TEST(Bind, ShapesThatDisagreeWithTheKernel) {
 TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
               HasSubstr("no collective turns replicate into partial(sum)"));
-  EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
-              HasSubstr("a collective of type all-reduce, which is not fused yet; an all-gather is supported"));
+  EXPECT_THAT(
+      error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
+      HasSubstr("a collective of type all-reduce, which is not fused yet; an all-gather of an input is supported"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),
               HasSubstr("needs no communication"));
-  EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave before and inside out"));
-  EXPECT_THAT(error_of({{"tensors.c.before", "\"shard(0)\""}, {"tensors.c.inside", "replicate"}}),
-              HasSubstr("tensor 'c' is gathered, but the kernel writes it"));
+  EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave its placements out"));
+  EXPECT_THAT(
+      error_of({{"tensors.c.before", "\"shard(0)\""}, {"tensors.c.inside", "replicate"}}),
+      HasSubstr("tensor 'c' has a placement before the kernel, which writes it; an output has 'inside' and 'after'"));
   EXPECT_THAT(error_of({{"communicate.b.split", "2"}}), HasSubstr("tensor 'b' is not communicated"));
 }
 
@@ -142,6 +144,133 @@ TEST(Bind, GatherAlongTheOtherDimension) {
   EXPECT_EQ(plan.programs[0].slots[0].waits.size(), 1U);
 }
 
+const std::string kReducing = SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml";
+
+TEST(BindReduced, BuffersAndSums) {
+  const Plan plan = compile_operator(kReducing, {{"launch.warps", "8"}, {"launch.stages", "4"}});
+  EXPECT_EQ(plan.kernel.warps, 8);
+  EXPECT_EQ(plan.kernel.stages, 4);
+  ASSERT_EQ(plan.buffers.size(), 4U);
+  const Buffer& c = plan.buffers[2];
+  EXPECT_TRUE(c.is_reduced());
+  EXPECT_FALSE(c.symmetric) << "pushes read it on its own rank only";
+  EXPECT_EQ(c.after, Placement::shard(0));
+  EXPECT_EQ(reduced_buffer(plan), 2);
+  const Buffer& staging = plan.buffers[3];
+  EXPECT_EQ(staging.staging_for, 2);
+  EXPECT_TRUE(staging.symmetric);
+  EXPECT_TRUE(staging.parameter.empty());
+  EXPECT_EQ(staging.shape, (Shape{768, 512})) << "three summands of 256 rows";
+  EXPECT_EQ(extra_memory(plan).staging, 768 * 512 * 2);
+  ASSERT_EQ(plan.sums.size(), 4U);
+  EXPECT_EQ(plan.sums[1].region, Region({{256, 512}, {0, 512}}));
+  EXPECT_EQ(plan.sums[1].order, (SumOrder{0, {{0, {}}, {1, {}}, {2, {}}, {3, {}}}}));
+  EXPECT_EQ(plan.communication, "c: partial(sum) -> shard(0), reduce-scatter, direct, push, split 2");
+  EXPECT_TRUE(compile_operator(kReducing, {{"communicate.c.initiator", "pull"}}).buffers[2].symmetric);
+}
+
+TEST(BindReduced, RingsNestTheirSums) {
+  const Plan plan = compile_operator(kReducing, {{"communicate.c.algorithm", "ring"}});
+  ASSERT_EQ(plan.sums.size(), 4U);
+  // The sum of rank 1 starts at rank 2 and passes 3 and 0.
+  EXPECT_EQ(plan.sums[1].order, (SumOrder{0, {{0, {{0, {}}, {0, {{2, {}}, {3, {}}}}}}, {1, {}}}}));
+}
+
+TEST(BindReduced, OneRankAddsNothing) {
+  const Plan plan = compile_operator(kReducing, {{"ranks", "1"}});
+  ASSERT_EQ(plan.sums.size(), 1U);
+  EXPECT_EQ(plan.sums[0].order, (SumOrder{0, {}}));
+  EXPECT_EQ(plan.sums[0].region, Region::whole({1024, 512}));
+  EXPECT_TRUE(plan.signals.empty());
+  for (const Slot& slot : plan.programs[0].slots) EXPECT_TRUE(slot.addends.empty());
+}
+
+TEST(BindReduced, MemoryBudgets) {
+  const auto staging_rows = [](const std::string& budget, const std::vector<Override>& more = {}) {
+    std::vector<Override> all = {{"communicate.c.memory_budget", budget}, {"communicate.c.split", "4"}};
+    all.insert(all.end(), more.begin(), more.end());
+    return compile_operator(kReducing, all).buffers[3].shape[0];
+  };
+  // Chunks of 64 rows of 1 KiB, from three peers: 192 KiB at least.
+  EXPECT_EQ(staging_rows("10 GiB"), 768);
+  EXPECT_EQ(staging_rows("768 KiB"), 768);
+  EXPECT_EQ(staging_rows("767 KiB"), 3 * 3 * 64);
+  EXPECT_EQ(staging_rows("400KiB"), 3 * 2 * 64);
+  EXPECT_EQ(staging_rows("100 KiB", {{"communicate.c.algorithm", "ring"}, {"kernel.args.BLOCK_M", "64"}}), 64);
+  EXPECT_EQ(
+      error_of({{"communicate.c.memory_budget", "196607"}, {"communicate.c.split", "4"}}, kReducing),
+      "--set communicate.c.memory_budget=196607: the memory budget is 196607 bytes, but a chunk of 64.00 KiB from "
+      "each of 3 peers takes 196608 bytes; at least 196608 bytes, or a larger split");
+  EXPECT_EQ(staging_rows("192 KiB", {{"kernel.args.BLOCK_M", "64"}}), 3 * 64);
+}
+
+TEST(BindReduced, PlacementsOfOutputs) {
+  const auto error = [](const std::vector<Override>& overrides) { return error_of(overrides, kReducing); };
+  EXPECT_THAT(error({{"tensors.c.after", "replicate"}}),
+              HasSubstr("--set tensors.c.after=replicate: tensor 'c': partial(sum) -> replicate is a collective of "
+                        "type all-reduce, which is not fused yet"));
+  EXPECT_THAT(error({{"tensors.c.after", "\"shard(1)\""}}),
+              HasSubstr("tensor 'c': partial(sum) -> shard(1) is not fused yet; after = \"shard(0)\""));
+  EXPECT_THAT(error({{"tensors.c.after", "\"partial(sum)\""}}),
+              HasSubstr("tensor 'c' is partial(sum) -> partial(sum): nothing changes"));
+  EXPECT_THAT(error({{"tensors.c.inside", "replicate"}}), HasSubstr("replicate -> shard(0) needs no communication"));
+  EXPECT_THAT(error({{"tensors.c.before", "replicate"}}),
+              HasSubstr("--set tensors.c.before=replicate: tensor 'c' has a placement before the kernel"));
+  EXPECT_THAT(error({{"tensors.a.after", "\"shard(0)\""}}),
+              HasSubstr("tensor 'a' has a placement after the kernel, which only reads it; an input has 'before' and "
+                        "'inside'"));
+  EXPECT_THAT(error({{"tensors.c.after", "\"shard(2)\""}}),
+              HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
+}
+
+TEST(BindReduced, BudgetsAreForReducedOutputs) {
+  EXPECT_THAT(
+      error_of({{"communicate.a.memory_budget", "1 MiB"}}),
+      HasSubstr("tensor 'a' is gathered and needs no staging; a memory budget is for outputs that are reduced"));
+}
+
+TEST(BindReduced, TooManyTransfers) {
+  EXPECT_THAT(error_of({{"ranks", "256"}, {"communicate.c.split", "1"}}, kReducing),
+              HasSubstr("the operator needs 65280 transfers; plans hold at most 40000"));
+}
+
+/// Writes copies of one block of x to two outputs.
+class TwoOutputs : public ::testing::Test {
+ protected:
+  std::string error(const std::string& first, const std::string& second, const std::string& rows,
+                    const std::string& dtype = "fp32") const {
+    folder_.write("k.py",
+                  "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef k(x, y, z, n, B: tl.constexpr):\n"
+                  "    pid = tl.program_id(0)\n    i = pid * B + tl.arange(0, B)\n    v = tl.load(x + i, mask=i < n)\n"
+                  "    tl.store(y + i, v, mask=i < n)\n    tl.store(z + i, v, mask=i < n)\n");
+    const auto tensor = [&](const std::string& name, const std::string& placements) {
+      return "[tensors." + name + "]\nparameter = \"" + name + "\"\nshape = [\"n\"]\ndtype = \"" + dtype + "\"\n" +
+             placements;
+    };
+    return error_of(
+        {}, folder_.write("op.toml",
+                          "operator = \"k\"\nranks = 2\n[kernel]\nfile = \"k.py\"\nfunction = "
+                          "\"k\"\nargs = { n = " +
+                              rows + ", B = 16 }\n" + tensor("x", "") + tensor("y", first) + tensor("z", second)));
+  }
+  const std::string reduced_ = "inside = \"partial(sum)\"\nafter = \"shard(0)\"\n";
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(TwoOutputs, OneMayBeReduced) {
+  EXPECT_THAT(error(reduced_, reduced_, "64"), HasSubstr("op.toml:21:10: tensors 'y' and 'z' are both reduced"));
+  EXPECT_EQ(error(reduced_, "", "64"), "no error") << "the shards are whole tiles";
+  EXPECT_THAT(error(reduced_, "", "80"),
+              HasSubstr("op.toml:15:10: a tile stores to rows of 'y' that leave and to rows that stay, so it must run "
+                        "twice, but it writes 'z' too"));
+}
+
+TEST_F(TwoOutputs, SumsAreOfFloatingPointNumbers) {
+  EXPECT_THAT(error(reduced_, "", "64", "int32"), HasSubstr("tensor 'y' is int32, and sums are taken in fp32"));
+  EXPECT_THAT(error(reduced_, "", "64", "fp64"), HasSubstr("tensor 'y' is fp64, and sums are taken in fp32"));
+  EXPECT_EQ(error(reduced_, "", "64", "fp16"), "no error");
+}
+
 class ScheduleFromFile : public ::testing::Test {
  protected:
   Plan plan_with(const Schedule& schedule) const {
@@ -185,6 +314,116 @@ TEST_F(ScheduleFromFile, MustGather) {
   Schedule schedule = all_gather(tensor(), 4, {}, {});
   schedule.operators[2].pop_back();
   EXPECT_THAT(error_with(schedule), HasSubstr("s.json"));
+}
+
+class ReducingSchedule : public ::testing::Test {
+ protected:
+  static LogicalTensor tensor() {
+    return {"c", {1024, 512}, Dtype::bf16, Placement::partial_sum(), Placement::shard(0)};
+  }
+  Plan plan_with(const Schedule& schedule) const {
+    return compile_operator(
+        kReducing, {{"communicate", "{c = {schedule = \"" + folder_.write("s.json", to_json(schedule)) + "\"}}"}});
+  }
+  std::string error_with(const Schedule& schedule) const {
+    try {
+      plan_with(schedule);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ReducingSchedule, GivesThePlanOfItsTemplate) {
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring, Algorithm::bidirectional_ring}) {
+    const Plan from_file = plan_with(reduce_scatter(tensor(), 4, {algorithm, Initiator::push, 2}, {}));
+    const Plan from_template =
+        compile_operator(kReducing, {{"communicate.c.algorithm", std::string(name_of(algorithm))}});
+    ASSERT_EQ(from_file.signals.size(), from_template.signals.size());
+    for (std::size_t rank = 0; rank < 4; ++rank)
+      EXPECT_EQ(from_file.programs[rank].slots, from_template.programs[rank].slots);
+  }
+}
+
+TEST_F(ReducingSchedule, AWholeCollectiveIsOpened) {
+  ScheduleBuilder builder(4);
+  const int c = builder.tensor(tensor());
+  Collective reduce;
+  reduce.type = CollectiveType::reduce_scatter;
+  for (int rank = 0; rank < 4; ++rank) {
+    reduce.ranks.push_back(rank);
+    reduce.source_chunks.push_back(builder.chunk(c, Region::whole(tensor().shape)));
+    reduce.destination_chunks.push_back(builder.chunk(c, held_region(Placement::shard(0), tensor().shape, 4, rank)));
+  }
+  builder.collective(reduce);
+  const Plan plan = plan_with(std::move(builder).build());
+  EXPECT_EQ(plan.sums[3].order.terms.size(), 4U);
+}
+
+TEST_F(ReducingSchedule, MustReduce) {
+  Schedule schedule = reduce_scatter(tensor(), 4, {}, {});
+  schedule.operators[2].pop_back();
+  EXPECT_THAT(error_with(schedule),
+              HasSubstr("rank 1 holds c[256:512, 0:512] with the summands of ranks 0, 1, 3 only"));
+}
+
+TEST_F(ReducingSchedule, ChunksAreWholeRows) {
+  ScheduleBuilder builder(4);
+  const int c = builder.tensor(tensor());
+  for (int owner = 0; owner < 4; ++owner)
+    for (int source = 0; source < 4; ++source)
+      for (const std::int64_t half : {0, 1}) {
+        if (source == owner) continue;
+        const int chunk = builder.chunk(c, {{owner * 256, owner * 256 + 256}, {half * 256, half * 256 + 256}});
+        builder.push(source, owner, chunk, chunk, {}, 0, Reduction::sum);
+      }
+  EXPECT_THAT(error_with(std::move(builder).build()),
+              HasSubstr("the chunk c[256:512, 0:256] is not made of whole rows; for example c[256:512, 0:512]"));
+}
+
+/// Two ranks with no more than the sums of the shards that they need, and something that rank 0 does first.
+TEST(ReducingScheduleOfTwo, WhatCannotBeFused) {
+  testing::TemporaryFolder folder;
+  const auto error = [&](const Schedule& schedule) {
+    return error_of({{"ranks", std::to_string(schedule.ranks())},
+                     {"communicate", "{c = {schedule = \"" + folder.write("s.json", to_json(schedule)) + "\"}}"}},
+                    kReducing);
+  };
+  const LogicalTensor tensor{"c", {1024, 512}, Dtype::bf16, Placement::partial_sum(), Placement::shard(0)};
+  {
+    // Rank 1 takes rank 2's summand in place of its own, which has left for rank 0.
+    ScheduleBuilder builder(3);
+    const int c = builder.tensor(tensor);
+    const auto shard = [&](int rank) {
+      return builder.chunk(c, held_region(Placement::shard(0), {1024, 512}, 3, rank));
+    };
+    const Dependency left = builder.push(1, 0, shard(0), shard(0), {}, 0, Reduction::sum);
+    const Dependency moved = builder.push(2, 1, shard(0), shard(0), {left});
+    builder.push(1, 0, shard(0), shard(0), {moved}, 0, Reduction::sum);
+    for (const int owner : {1, 2})
+      for (const int source : {0, 1, 2})
+        if (source != owner) builder.push(source, owner, shard(owner), shard(owner), {}, 0, Reduction::sum);
+    EXPECT_THAT(error(std::move(builder).build()),
+                HasSubstr("it moves a summand of 'c' without adding it, which is not fused yet"));
+  }
+  {
+    // Rank 1 sends its summand of rank 0's shard, and only then adds rank 2's to it; the sum goes nowhere.
+    ScheduleBuilder builder(3);
+    const int c = builder.tensor(tensor);
+    const auto shard = [&](int rank) {
+      return builder.chunk(c, held_region(Placement::shard(0), {1024, 512}, 3, rank));
+    };
+    const Dependency left = builder.push(1, 0, shard(0), shard(0), {}, 0, Reduction::sum);
+    builder.push(2, 1, shard(0), shard(0), {left}, 0, Reduction::sum);
+    builder.push(2, 0, shard(0), shard(0), {}, 0, Reduction::sum);
+    for (const int owner : {1, 2})
+      for (const int source : {0, 1, 2})
+        if (source != owner) builder.push(source, owner, shard(owner), shard(owner), {}, 0, Reduction::sum);
+    EXPECT_THAT(error(std::move(builder).build()),
+                HasSubstr("rank 1 sends its rows 0 to 342 of 'c' to rank 0 before it adds those of rank 2"));
+  }
 }
 
 }  // namespace

@@ -42,6 +42,41 @@ TEST(PlanJson, ReadBackTheSame) {
   }
 }
 
+TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
+  for (const char* file : {"gemm_rs", "gemm_rs_pointers"})
+    for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
+      for (const char* budget : {"1 GiB", "400 KiB"}) {
+        const Plan plan = compile_operator(std::string(SYNCOPATE_SOURCE_DIR "/operators/") + file + ".toml",
+                                           {{"communicate.c.algorithm", algorithm},
+                                            {"communicate.c.memory_budget", budget},
+                                            {"kernel.args.M", "1000"},
+                                            {"launch.warps", "8"},
+                                            {"launch.stages", "5"}});
+        const std::string text = to_json(plan);
+        const Plan back = parse_plan(SourceFile("plan.json", text));
+        EXPECT_EQ(to_json(back), text) << file << ' ' << algorithm << ' ' << budget;
+        EXPECT_EQ(back.kernel.warps, 8);
+        EXPECT_EQ(back.kernel.stages, 5);
+        ASSERT_EQ(back.sums.size(), plan.sums.size());
+        for (std::size_t s = 0; s < plan.sums.size(); ++s) EXPECT_EQ(back.sums[s].order, plan.sums[s].order);
+        for (std::size_t rank = 0; rank < plan.programs.size(); ++rank)
+          EXPECT_EQ(back.programs[rank].slots, plan.programs[rank].slots);
+      }
+}
+
+TEST(PlanJson, SumsAreChecked) {
+  const std::string text = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml",
+                                                    {{"ranks", "2"}, {"kernel.args.M", "100"}}));
+  EXPECT_THAT(error_of(replaced(text, "\"staging_for\": 2", "\"staging_for\": 1"), false),
+              HasSubstr("buffer 'c_staging' cannot be the staging buffer of buffer 1"));
+  EXPECT_THAT(error_of(replaced(text, "\"own_place\": 0", "\"own_place\": 3"), false),
+              HasSubstr("'own_place' is 3; it must be from 0 to"));
+  EXPECT_THAT(error_of(replaced(text, "\"order\": [0, 1]", "\"order\": [0, 2]"), false),
+              HasSubstr("the summand's rank is 2; it must be from 0 to 1"));
+  EXPECT_THAT(error_of(replaced(text, "\"order\": [0, 1]", "\"order\": []"), false),
+              HasSubstr("a sum without terms, or nested too deeply"));
+}
+
 TEST(PlanJson, TruncationAnywhereIsAnError) {
   const std::string text = small_plan();
   for (std::size_t length = 0; length + 2 < text.size(); length += text.size() / 97 + 1)
@@ -49,8 +84,8 @@ TEST(PlanJson, TruncationAnywhereIsAnError) {
 }
 
 TEST(PlanJson, WrongVersion) {
-  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 1", "\"syncopate_plan\": 7")),
-            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 1: compile the operator again");
+  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 2", "\"syncopate_plan\": 7")),
+            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 2: compile the operator again");
 }
 
 TEST(PlanJson, EditsAreNoticed) {
