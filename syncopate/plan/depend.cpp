@@ -135,10 +135,11 @@ void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
   if (graph.order.size() == graph.transfers.size()) return;
   for (const CommunicatedTensor& communicated : bound.communicated)
     if (communicated.memory_budget)
-      throw UserError(communicated.budget_where,
-                      fmt::format("within a memory budget of {} transfers would wait for each other in a circle",
-                                  format_bytes(*communicated.memory_budget)),
-                      "a larger budget; or a split into chunks of whole tiles, sent peer by peer in turn");
+      throw UserError(
+          communicated.budget_where,
+          fmt::format("within a memory budget of {} transfers would wait for each other in a circle",
+                      format_bytes(*communicated.memory_budget)),
+          "a larger budget, or a schedule that sends the first chunk to every peer before the second to any");
   throw InternalError("transfers wait for each other in a circle");
 }
 

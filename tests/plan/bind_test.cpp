@@ -369,6 +369,22 @@ TEST_F(ReducingSchedule, MustReduce) {
               HasSubstr("rank 1 holds c[256:512, 0:512] with the summands of ranks 0, 1, 3 only"));
 }
 
+TEST_F(ReducingSchedule, ABudgetMayBeTooSmallForItsOrder) {
+  // One peer's shard after the other: the second chunk for rank r waits until r has added the first of everybody, who
+  // wait with theirs.
+  const std::string split =
+      folder_.write("s.json", to_json(reduce_scatter(tensor(), 4, {Algorithm::direct, Initiator::push, 2}, {})));
+  const auto with_budget = [&](const std::string& budget) {
+    return error_of({{"communicate", "{c = {schedule = \"" + split + "\", memory_budget = \"" + budget + "\"}}"}},
+                    kReducing);
+  };
+  EXPECT_THAT(
+      with_budget("384 KiB"),
+      HasSubstr("within a memory budget of 384.00 KiB transfers would wait for each other in a circle; a larger "
+                "budget, or a schedule that sends the first chunk to every peer before the second to any"));
+  EXPECT_EQ(with_budget("768 KiB"), "no error");
+}
+
 TEST_F(ReducingSchedule, ChunksAreWholeRows) {
   ScheduleBuilder builder(4);
   const int c = builder.tensor(tensor());

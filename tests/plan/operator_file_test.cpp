@@ -167,5 +167,63 @@ TEST_F(OperatorFile, GridMayBeAnExpression) {
   EXPECT_EQ(op.grid, 11);
 }
 
+TEST_F(OperatorFile, PlacementsOfAnOutput) {
+  const OperatorStatement op = read_operator(folder_.write(
+      "op.toml",
+      replaced("dtype = \"fp32\"\n", "dtype = \"fp32\"\ninside = \"partial(sum)\"\nafter = \"shard(0)\"\n")));
+  const TensorStatement& x = op.tensors[0];
+  EXPECT_TRUE(x.states_before);
+  EXPECT_FALSE(x.states_after);
+  EXPECT_EQ(x.after, x.inside);
+  const TensorStatement& a = op.tensors[1];
+  EXPECT_FALSE(a.states_before);
+  EXPECT_TRUE(a.states_after);
+  EXPECT_EQ(a.inside, Placement::partial_sum());
+  EXPECT_EQ(a.before, a.inside);
+  EXPECT_EQ(a.after, Placement::shard(0));
+  EXPECT_EQ(a.after_where.line, 21);
+  EXPECT_EQ(a.after_where.column, 9);
+  EXPECT_EQ(a.placement_where.line, 20);
+  EXPECT_THAT(error_of(replaced("dtype = \"fp32\"\n", "dtype = \"fp32\"\nafter = \"shard\"\n")),
+              StartsWith("op.toml:20:9: 'after' of [tensors.a] is 'shard'"));
+}
+
+TEST_F(OperatorFile, LaunchSettings) {
+  const std::string path = folder_.write("op.toml", kGood);
+  const OperatorStatement plain = read_operator(path);
+  EXPECT_EQ(plain.warps, 4);
+  EXPECT_EQ(plain.stages, 3);
+  const OperatorStatement op = read_operator(path, {{"launch.warps", "16"}, {"launch.stages", "5"}});
+  EXPECT_EQ(op.warps, 16);
+  EXPECT_EQ(op.stages, 5);
+  EXPECT_EQ(error_of(kGood, {{"launch.warps", "6"}}),
+            "--set launch.warps=6: 'warps' of [launch] is 6; a power of two up to 32");
+  EXPECT_THAT(error_of(kGood, {{"launch.warps", "64"}}),
+              HasSubstr("'warps' of [launch] is 64; it must be from 1 to 32"));
+  EXPECT_THAT(error_of(kGood, {{"launch.stages", "0"}}), HasSubstr("'stages' of [launch] is 0"));
+}
+
+TEST_F(OperatorFile, MemoryBudgets) {
+  const std::string path = folder_.write("op.toml", kGood);
+  const auto budget = [&](const std::string& text) {
+    return read_operator(path, {{"communicate.x.memory_budget", text}}).communications[0].memory_budget;
+  };
+  EXPECT_EQ(read_operator(path).communications[0].memory_budget, std::nullopt);
+  EXPECT_EQ(budget("12345"), 12345);
+  EXPECT_EQ(budget("\"7 B\""), 7);
+  EXPECT_EQ(budget("\"3 KiB\""), 3 << 10);
+  EXPECT_EQ(budget("64 MiB"), 64 << 20) << "a bare word is text";
+  EXPECT_EQ(budget("64MiB"), 64 << 20);
+  EXPECT_EQ(budget("\"5 GiB\""), std::int64_t{5} << 30);
+  for (const char* wrong : {"\"\"", "\"MiB\"", "64 MB", "1.5", "\"1.5 MiB\"", "true", "\"64  MiB\"", "\"64 MiB \""})
+    EXPECT_THAT(
+        error_of(kGood, {{"communicate.x.memory_budget", wrong}}),
+        HasSubstr("'memory_budget' of [communicate.x] is not a number of bytes; an integer, or text with a unit"))
+        << wrong;
+  for (const char* wrong : {"0", "-5", "\"0 KiB\"", "300000 GiB", "281474976710657"})
+    EXPECT_THAT(error_of(kGood, {{"communicate.x.memory_budget", wrong}}), HasSubstr("from 1 byte to 2^48 bytes"))
+        << wrong;
+}
+
 }  // namespace
 }  // namespace syncopate

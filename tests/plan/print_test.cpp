@@ -46,5 +46,33 @@ TEST(Print, LargeGridsAreThinned) {
   EXPECT_THAT(text, HasSubstr("(every 4 row, every 1 column)"));
 }
 
+TEST(Print, ReducedOutputs) {
+  const Plan plan = compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml",
+                                     {{"communicate.c.memory_budget", "400 KiB"}, {"communicate.c.split", "4"}});
+  const std::string text = show(plan);
+  EXPECT_THAT(text,
+              HasSubstr("c: partial(sum) -> shard(0), reduce-scatter, direct, push, split 4, memory budget 400.00 "
+                        "KiB"));
+  EXPECT_THAT(text, HasSubstr("chunks that leave first, in that order, then own ones in order of arrival"));
+  EXPECT_THAT(text, HasSubstr("more for tiles that are stored in parts"));
+  EXPECT_THAT(text, HasSubstr(" before they add, "));
+  EXPECT_THAT(text, HasSubstr("c_staging"));
+  EXPECT_THAT(text, HasSubstr("sums, rounded where a bracket closes\n  c[0:334, 0:360] at rank 0: (0 + 1 + 2)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("push c[334:418, 0:360] to rank 1, into c_staging[0:84, 0:360], after \"c[334:418, 0:360] "
+                        "of rank 0 for rank 1\" (12 of 12), \"buffers of rank 1 free for rank 0\" of the previous "
+                        "launch"));
+  EXPECT_THAT(text, HasSubstr("keeps c[334:384, 0:360]; signals \"c[334:418, 0:360] of rank 0 for rank 1\""));
+  EXPECT_THAT(text,
+              HasSubstr("adds 0 summands before its own and 2 behind, after \"c[0:84, 0:360] of rank 1 at rank 0\""));
+  EXPECT_THAT(text, HasSubstr("added by rank 1 seen by rank 0\""));
+}
+
+TEST(Print, RingsShowWhereTheyRound) {
+  const std::string text =
+      show(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml", {{"communicate.c.algorithm", "ring"}}));
+  EXPECT_THAT(text, HasSubstr("c[256:512, 0:512] at rank 1: ((0 + (2 + 3)) + 1)"));
+}
+
 }  // namespace
 }  // namespace syncopate

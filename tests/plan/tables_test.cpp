@@ -1,0 +1,117 @@
+// The tables that the fused kernel reads, from slots made by hand.
+#include <gtest/gtest.h>
+
+#include "syncopate/plan/plan.h"
+
+namespace syncopate {
+namespace {
+
+using Table = std::vector<std::int64_t>;
+
+/// Rank 1 of 3; c is 8 x 4 and reduced, its staging buffer 6 x 4; one tile of four rows for each half of c.
+Plan hand_made() {
+  Plan plan;
+  plan.ranks = 3;
+  plan.kernel.axes = {"i"};
+  const Region nothing({{0, 0}, {0, 0}});
+  Buffer c;
+  c.name = "c";
+  c.shape = {8, 4};
+  c.before = c.inside = Placement::partial_sum();
+  c.after = Placement::shard(0);
+  c.held.assign(3, nothing);
+  Buffer staging = c;
+  staging.name = "c_staging";
+  staging.shape = {6, 4};
+  staging.inside = Placement::replicate();
+  staging.symmetric = true;
+  staging.staging_for = 0;
+  plan.buffers = {c, staging};
+  plan.signals = {{"arrival", 1, 0, 1, ""}, {"count at 2", 2, 5, 4, ""}, {"count at 0", 0, 7, 2, ""}};
+  plan.tiles = {{{10}, {}, {{0, {{0, 4}, {0, 4}}}}}, {{11}, {}, {{0, {{4, 8}, {0, 4}}}}}};
+  plan.programs.resize(3);
+  return plan;
+}
+
+Region rows(std::int64_t begin, std::int64_t end) { return {{begin, end}, {0, 4}}; }
+
+TEST(KernelTables, ASlotWithEverything) {
+  Plan plan = hand_made();
+  Slot slot;
+  slot.tile = 1;
+  slot.waits = {{0, 0}};
+  slot.kept = rows(5, 8);
+  slot.sum_waits = {{0, 1}};
+  slot.addends = {{rows(5, 6), rows(0, 1)}, {rows(6, 8), rows(4, 6)}};
+  slot.own_place = 1;
+  slot.signals = {1, 2};
+  plan.programs[1].slots = {slot};
+  const KernelTables tables = kernel_tables(plan, 1);
+  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; signals 0..2; elements 20..32.
+  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 2, 20, 32}));
+  EXPECT_EQ(tables.waits, (Table{0, 1, 0, 0, 1, 1}));
+  EXPECT_EQ(tables.addends, (Table{-20, 20, 24, -8, 24, 32}));
+  EXPECT_EQ(tables.signals, (Table{2, 5, 0, 7}));
+}
+
+TEST(KernelTables, ASlotThatKeepsAll) {
+  Plan plan = hand_made();
+  plan.programs[1].slots = {{0, {}, {}, {}, {}, 0, {}}, {1, {}, {}, {}, {}, 0, {1}}};
+  const KernelTables tables = kernel_tables(plan, 1);
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32,  //
+                                 11, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 32}));
+  EXPECT_TRUE(tables.addends.empty());
+  EXPECT_EQ(kernel_tables(plan, 0).tiles, Table());
+}
+
+TEST(KernelTables, NeighbouringAddendsAreOne) {
+  Plan plan = hand_made();
+  Slot slot;
+  slot.addends = {{rows(0, 1), rows(2, 3)}, {rows(1, 3), rows(3, 5)}, {rows(3, 4), rows(5, 6)}};
+  plan.programs[1].slots = {slot};
+  EXPECT_EQ(kernel_tables(plan, 1).addends, (Table{8, 0, 16}));
+}
+
+TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
+  Plan plan = hand_made();
+  Slot slot;
+  // Another distance to the source; not the next row; the own value between the two; the first of another slot.
+  slot.addends = {{rows(0, 1), rows(2, 3)}, {rows(1, 2), rows(4, 5)}};
+  plan.programs[1].slots = {slot};
+  EXPECT_EQ(kernel_tables(plan, 1).addends, (Table{8, 0, 4, 12, 4, 8}));
+  slot.addends = {{rows(0, 1), rows(2, 3)}, {rows(2, 3), rows(4, 5)}};
+  plan.programs[1].slots = {slot};
+  EXPECT_EQ(kernel_tables(plan, 1).addends, (Table{8, 0, 4, 8, 8, 12}));
+  slot.addends = {{rows(0, 1), rows(2, 3)}, {rows(1, 2), rows(3, 4)}};
+  slot.own_place = 1;
+  plan.programs[1].slots = {slot};
+  EXPECT_EQ(kernel_tables(plan, 1).addends, (Table{8, 0, 4, 8, 4, 8}));
+  Slot next;
+  next.tile = 1;
+  slot.addends.pop_back();
+  next.addends = {{rows(1, 2), rows(3, 4)}};
+  plan.programs[1].slots = {slot, next};
+  const KernelTables tables = kernel_tables(plan, 1);
+  EXPECT_EQ(tables.addends, (Table{8, 0, 4, 8, 4, 8}));
+  EXPECT_EQ(Table(tables.tiles.begin() + 5, tables.tiles.begin() + 8), (Table{0, 1, 1})) << "own value behind";
+  EXPECT_EQ(Table(tables.tiles.begin() + 17, tables.tiles.begin() + 20), (Table{1, 1, 2})) << "own value before";
+}
+
+TEST(KernelTables, WithoutAReducedBufferSlotsAreShort) {
+  Plan plan = hand_made();
+  plan.buffers.resize(1);
+  plan.buffers[0].inside = plan.buffers[0].after = Placement::replicate();
+  plan.programs[1].slots = {{1, {{0, 1}}, {}, {}, {}, 0, {}}};
+  EXPECT_EQ(kernel_tables(plan, 1).tiles, (Table{11, 0, 1}));
+}
+
+TEST(Plan, OutputsOfARank) {
+  const Plan plan = hand_made();
+  EXPECT_EQ(output_region(plan, 0, 0), rows(0, 3));
+  EXPECT_EQ(output_region(plan, 0, 2), rows(6, 8));
+  EXPECT_TRUE(output_region(plan, 1, 0).empty());
+  EXPECT_FALSE(cuts_tiles(plan));
+}
+
+}  // namespace
+}  // namespace syncopate
