@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <ostream>
 
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
@@ -86,6 +87,8 @@ bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
   return !proof.holds();
 }
 
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name(); }
+
 class Mutations : public ::testing::TestWithParam<Family> {};
 
 TEST_P(Mutations, VerifyAndCpuRanksAgree) {
@@ -112,25 +115,34 @@ struct Producer {
   std::string algorithm;
   std::string initiator;
   int ranks;
-  int budget;  ///< bytes; 0: none
+  bool reuse = false;     ///< staging memory for one chunk of each peer
+  bool gather_a = false;  ///< a gathered input beside the reduced output
   std::string name() const {
-    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (budget > 0 ? "_budget" : "");
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (reuse ? "_reuse" : "") +
+           (gather_a ? "_gather_a" : "");
   }
 };
+void PrintTo(const Producer& producer, std::ostream* out) { *out << producer.name(); }
 
 Plan compiled(const Producer& producer) {
-  std::vector<Override> overrides = {{"ranks", std::to_string(producer.ranks)},
-                                     {"kernel.args.M", "44"},
-                                     {"kernel.args.N", "24"},
-                                     {"kernel.args.K", "12"},
-                                     {"kernel.args.BLOCK_M", "16"},
-                                     {"kernel.args.BLOCK_N", "16"},
-                                     {"kernel.args.BLOCK_K", "16"},
-                                     {"launch.workers", "2"},
-                                     {"communicate.c.algorithm", producer.algorithm},
-                                     {"communicate.c.initiator", producer.initiator},
-                                     {"communicate.c.split", "2"}};
-  if (producer.budget > 0) overrides.push_back({"communicate.c.memory_budget", std::to_string(producer.budget)});
+  // With reuse chunks of whole tiles; else shards and chunks that end inside tiles.
+  const int split = producer.reuse ? 3 : 2;
+  std::vector<Override> overrides = {
+      {"ranks", std::to_string(producer.ranks)},
+      {"kernel.args.M", std::to_string(producer.reuse ? 16 * split * producer.ranks : 44)},
+      {"kernel.args.N", producer.reuse ? "16" : "24"},
+      {"kernel.args.K", "12"},
+      {"kernel.args.BLOCK_M", "16"},
+      {"kernel.args.BLOCK_N", "16"},
+      {"kernel.args.BLOCK_K", "16"},
+      {"launch.workers", "2"},
+      {"communicate.c.algorithm", producer.algorithm},
+      {"communicate.c.initiator", producer.initiator},
+      {"communicate.c.split", std::to_string(split)}};
+  if (producer.reuse)
+    overrides.push_back({"communicate.c.memory_budget", std::to_string((producer.ranks - 1) * 16 * 16 * 2)});
+  if (producer.gather_a)
+    overrides.insert(overrides.end(), {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}});
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml", overrides);
 }
 
@@ -147,11 +159,11 @@ TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, ProducerMutations,
-                         ::testing::Values(Producer{"direct", "push", 2, 0}, Producer{"direct", "push", 3, 0},
-                                           Producer{"direct", "pull", 3, 0}, Producer{"ring", "push", 3, 0},
-                                           Producer{"ring", "pull", 2, 0}, Producer{"bidirectional_ring", "push", 3, 0},
-                                           Producer{"direct", "push", 2, 11 * 24 * 2},
-                                           Producer{"direct", "pull", 3, 2 * 8 * 24 * 2}),
+                         ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3},
+                                           Producer{"direct", "pull", 3}, Producer{"ring", "push", 3},
+                                           Producer{"ring", "pull", 2}, Producer{"bidirectional_ring", "push", 3},
+                                           Producer{"direct", "push", 2, true}, Producer{"direct", "pull", 3, true},
+                                           Producer{"direct", "push", 2, false, true}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "small_plans.h"
+#include "small_sums.h"
 
 namespace syncopate::host {
 namespace {
@@ -65,6 +66,14 @@ TEST(Inputs, DifferByRankAndLaunchUnlessShared) {
   EXPECT_TRUE(first[0][2].empty()) << "c is an output";
   const auto second = launch_inputs(plan, seed, InputKind::small_integers, 2);
   EXPECT_NE(first[0][0], second[0][0]);
+  const Plan sums = test::small_sum_plan({.ranks = 2, .route = testing::Route::direct_pull});
+  ASSERT_TRUE(sums.buffers[2].symmetric);
+  EXPECT_FALSE(is_shared(sums.buffers[2])) << "every rank has its own summands";
+  EXPECT_FALSE(is_shared(sums.buffers[3])) << "and its own staging memory";
+  const auto inputs = launch_inputs(sums, seed, InputKind::small_integers, 1);
+  EXPECT_NE(inputs[0][0], inputs[1][0]);
+  EXPECT_TRUE(inputs[0][2].empty());
+  EXPECT_TRUE(inputs[0][3].empty());
   seed = 1;
   EXPECT_NE(first[0][0], launch_inputs(plan, seed, InputKind::small_integers, 1)[0][0]);
 }

@@ -268,6 +268,19 @@ TEST(WrongSums, LoweredCountOfTilesProvesNothing) {
   expect_always(plan, Outcome::race, AllOf(HasSubstr("reads rank 0's c["), HasSubstr("tile (")));
 }
 
+TEST(WrongSums, ARaiseThatIsHeldBackSaysNothingOfLaterTiles) {
+  // One worker stores both tiles of the chunk before it waits for anything: then the adversary lets its raise be seen.
+  Plan plan = small_sum_plan({.ranks = 2, .workers = 1});
+  std::vector<Slot>& slots = program(plan, 0).slots;
+  ASSERT_EQ(slots[0].signals, slots[1].signals);
+  slots[1].signals.clear();
+  Wait& wait = *wait_in_launch(transfers(plan, 0)[0]);
+  wait.threshold = plan.signals[static_cast<std::size_t>(wait.signal)].per_launch = 1;
+  expect_always(plan, Outcome::race,
+                AllOf(HasSubstr("transfer 0 of rank 0's queue"), HasSubstr("reads rank 0's c[8:"),
+                      HasSubstr("tile (2, 1)"), HasSubstr("nothing orders the two")));
+}
+
 TEST(WrongSums, TileThatDoesNotRaiseIsADeadlockOfThoseThatNeedIt) {
   Plan plan = small_sum_plan({.ranks = 2, .workers = 1});
   raising_slot(plan, 0).signals.clear();
