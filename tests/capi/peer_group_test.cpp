@@ -173,6 +173,7 @@ TEST(PeerGroup, AfterACapturedCallItLooksOnThoughNoLaunchIsKnown) {
 
 TEST(PeerGroup, AGpuThatFailsIsToldToAll) {
   Both both;
+  both.machine.hold(both.first.stream, both.first.rank.record());
   ASSERT_EQ(both.first.group.call(both.first.stream), std::nullopt);
   both.machine.break_with(700);
   const auto told = both.first.group.synchronize();
