@@ -13,7 +13,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "syncopate/core/files.h"
 #include "syncopate/cuda/doctor.h"
+#include "syncopate/cuda/profile.h"
 #include "syncopate/cuda/run.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
@@ -59,6 +61,8 @@ struct Options {
   std::string on = "cpu";
   std::string issue = "steps";
   GpuRunOptions gpu;
+  GpuProfileOptions profile;
+  std::string json;
 };
 
 std::vector<Override> overrides_of(const Options& options) {
@@ -190,6 +194,45 @@ int run(Options options) {
   return 1;
 }
 
+int profile(Options options) {
+  const Plan plan = load(options);
+  GpuProfileOptions& asked = options.profile;
+  asked.share = options.gpu.share;
+  asked.time_limit = options.gpu.time_limit;
+  asked.compile = options.gpu.compile;
+  if (asked.compile.cache.empty()) asked.compile.cache = cache_folder();
+  GpuProfile profile;
+  {
+    ProgressLine line;
+    asked.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all, "samples"); };
+    profile = profile_on_gpu(plan, asked);
+  }
+  if (!profile.failure.empty()) {
+    fmt::print("result: missed wait\n{}\n", profile.failure);
+    return 1;
+  }
+  fmt::print("{}", to_text(plan, profile));
+  if (!options.json.empty()) {
+    const SignalsHeld held;
+    FileTransaction files;
+    files.write(options.json, to_json(plan, profile));
+    files.commit();
+  }
+  return 0;
+}
+
+/// Options of all that runs on GPUs.
+void add_gpu_options(CLI::App& command, Options& options, const std::string& prefix) {
+  command.add_flag("--share", options.gpu.share, prefix + "all ranks on one GPU, each on its share of the SMs");
+  command.add_option("--time-limit", options.gpu.time_limit, prefix + "seconds that one wait may take (10)")
+      ->check(CLI::Range(0.001, 3600.0))
+      ->type_name("SECONDS");
+  command.add_option("--python", options.gpu.compile.python, prefix + "a Python that has Triton (python3)")
+      ->type_name("PATH");
+  command.add_option("--cache", options.gpu.compile.cache, prefix + "folder of compiled kernels (~/.cache/syncopate)")
+      ->type_name("DIR");
+}
+
 void add_operator_options(CLI::App& command, Options& options, bool plan_too) {
   command
       .add_option("file", options.path, plan_too ? "operator file (.toml) or plan (.json)" : "operator file (.toml)")
@@ -231,15 +274,7 @@ int dispatch(int argc, char** argv) {
   run_command->add_option("--on", options.on, "cpu (ranks of the machine in software) or gpu")
       ->check(CLI::IsMember({"cpu", "gpu"}))
       ->type_name("WHERE");
-  run_command->add_flag("--share", options.gpu.share, "on gpu: all ranks on one, each on its share of the SMs");
-  run_command->add_option("--time-limit", options.gpu.time_limit, "on gpu: seconds that one wait may take (10)")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->type_name("SECONDS");
-  run_command->add_option("--python", options.gpu.compile.python, "on gpu: a Python that has Triton (python3)")
-      ->type_name("PATH");
-  run_command
-      ->add_option("--cache", options.gpu.compile.cache, "on gpu: folder of compiled kernels (~/.cache/syncopate)")
-      ->type_name("DIR");
+  add_gpu_options(*run_command, options, "on gpu: ");
   run_command
       ->add_option("--issue", options.issue,
                    "on gpu: steps (of all ranks in one order), graph (one for each rank) or "
@@ -250,6 +285,21 @@ int dispatch(int argc, char** argv) {
       ->check(CLI::Range(0.0, 1.0))
       ->type_name("SECONDS");
   run_command->footer("Example:\n  syncopate run operators/ag_gemm.toml --seed 7 --adversary --repeat 3");
+
+  CLI::App* profile_command =
+      app.add_subcommand("profile", "on GPUs: time the operator, its kernel alone, its transfers alone, and a call");
+  add_operator_options(*profile_command, options, true);
+  add_gpu_options(*profile_command, options, "");
+  profile_command->add_option("--samples", options.profile.samples, "of each time, taken in turn (11)")
+      ->check(CLI::Range(1, 10000))
+      ->type_name("N");
+  profile_command->add_option("--launches", options.profile.launches, "of a sample, back to back (20)")
+      ->check(CLI::Range(1, 200))
+      ->type_name("N");
+  profile_command->add_option("--json", options.json, "also write the times to a file")->type_name("FILE");
+  profile_command->footer(
+      "Example:\n  syncopate profile operators/ag_gemm.toml --share --set ranks=2 --set kernel.args.M=4096 \\\n"
+      "    --set kernel.args.N=4096 --set kernel.args.K=4096 --set launch.workers=64");
 
   CLI::App* show_command = app.add_subcommand("show", "the plan in words: schedule, tile order, waits");
   add_operator_options(*show_command, options, true);
@@ -272,6 +322,7 @@ int dispatch(int argc, char** argv) {
   if (compile_command->parsed()) return compile(options);
   if (verify_command->parsed()) return verify(options);
   if (run_command->parsed()) return run(options);
+  if (profile_command->parsed()) return profile(options);
   return show(options);
 }
 

@@ -6,17 +6,18 @@ namespace syncopate::cuda {
 namespace {
 
 /// A persistent kernel is launched with a block per SM, or per tile if there are fewer; any other with one per tile.
-unsigned grid_of(const Plan& plan, const Gpu& gpu) {
+unsigned grid_of(const Plan& plan, const Gpu& gpu, const LocalLaunch& launch) {
   const auto tiles = static_cast<unsigned>(plan.tiles.size());
-  return plan.kernel.persistent ? std::min(tiles, static_cast<unsigned>(gpu.multiprocessors())) : tiles;
+  const unsigned most = launch.most_blocks > 0 ? launch.most_blocks : static_cast<unsigned>(gpu.multiprocessors());
+  return plan.kernel.persistent ? std::min(tiles, most) : tiles;
 }
 
 }  // namespace
 
-LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& options)
+LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& options, const LocalLaunch& launch)
     : gpu_(gpu),
-      kernel_(prepare_kernel(plan, KernelText::local, gpu, options)),
-      grid_(grid_of(plan, gpu)),
+      kernel_(prepare_kernel(plan, KernelText::local, gpu, options, launch.compiled)),
+      grid_(grid_of(plan, gpu, launch)),
       arguments_(
           plan, kernel_.signature, *kernel_.compiled, {},
           gpu.allocate(grid_ * static_cast<std::size_t>(kernel_.compiled->scratch_bytes), "tensor descriptors")) {}

@@ -7,9 +7,15 @@
 
 namespace syncopate::cuda {
 
+struct LocalLaunch {
+  unsigned most_blocks = 0;                             ///< of a persistent kernel; 0: one for each SM
+  std::shared_ptr<const CompiledKernel> compiled = {};  ///< where it is compiled already
+};
+
 class LocalKernel {
  public:
-  LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& options);
+  /// One launch of it at a time: its thread blocks have scratch memory.
+  LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& options, const LocalLaunch& launch = {});
 
   /// Over whole tensors, `buffers` by the plan's index.
   void launch(Stream stream, const std::vector<DevicePointer>& buffers);

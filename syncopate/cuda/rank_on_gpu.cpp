@@ -70,12 +70,16 @@ struct RankOnGpu::Parts {
     bool needed = options.ranks_on_this_gpu > 1 || options.kernels_in_queues;
     for (int each = 0; each < plan.ranks && !needed; ++each)
       needed = queues_need_multiprocessors(plan, each, mailboxes, words);
-    const int most = (gpu.multiprocessors() - (needed ? kFreeMultiprocessors : 0)) * blocks / options.ranks_on_this_gpu;
+    // Alone on a GPU, a rank may have as many blocks on each SM as fit. Ranks that share one cannot count on how the
+    // hardware deals out their blocks, so they have one for an SM.
+    const int per_multiprocessor = options.ranks_on_this_gpu > 1 ? 1 : fused.loaded.blocks_per_multiprocessor;
+    const int most =
+        (gpu.multiprocessors() - (needed ? kFreeMultiprocessors : 0)) * per_multiprocessor / options.ranks_on_this_gpu;
     if (plan.workers > most)
       throw UserError(
           {},
-          fmt::format("the plan has {} workers a rank, but only {} fit on the {} SMs that are there for each rank",
-                      plan.workers, most, gpu.multiprocessors() / options.ranks_on_this_gpu),
+          fmt::format("the plan has {} workers a rank, but the GPU's {} SMs have room for {} of each rank's",
+                      plan.workers, gpu.multiprocessors(), most),
           fmt::format("compile it with --set launch.workers={}", most));
   }
 
@@ -430,6 +434,12 @@ void RankOnGpu::allocate_unbound() {
 }
 
 void RankOnGpu::call(Stream stream) { parts_->call(stream); }
+
+void RankOnGpu::call_without_graph(Stream stream) {
+  parts_->gpu.make_current();
+  parts_->check_bound();
+  parts_->issue(stream);
+}
 
 void RankOnGpu::begin(Stream stream) {
   parts_->check_bound();

@@ -82,6 +82,8 @@ class RankOnGpu {
   /// One launch, after all that `stream` has, and before all that it gets. Calls of a rank must be ordered one after
   /// the other by streams or events. Never waits for the GPU.
   void call(Stream stream);
+  /// The same, operation by operation.
+  void call_without_graph(Stream stream);
 
   /// The same in steps, for several ranks in one process (issue.h says in which order).
   void begin(Stream stream);

@@ -28,16 +28,22 @@ std::vector<std::unique_ptr<Gpu>> open_gpus(int ranks, bool share) {
 }
 
 Ranks::Ranks(const Plan& plan, const GpuRunOptions& options)
+    : Ranks(plan, options, open_gpus(plan.ranks, options.share), nullptr) {}
+
+Ranks::Ranks(const Plan& plan, const GpuRunOptions& options, std::vector<std::unique_ptr<Gpu>> gpus,
+             std::shared_ptr<const CompiledKernel> compiled)
     : plan_(plan),
       options_(options),
       steps_(issue_order(plan)),
       written_(written_by_tiles(plan)),
-      gpus_(open_gpus(plan.ranks, options.share)),
+      gpus_(std::move(gpus)),
       callers_(static_cast<std::size_t>(plan.ranks)),
       random_(options.seed) {
-  CompileOptions compile = options.compile;
-  compile.capability = gpus_.front()->capability();
-  const auto compiled = std::make_shared<const CompiledKernel>(compile_kernel(plan, KernelText::fused, compile));
+  if (!compiled) {
+    CompileOptions compile = options.compile;
+    compile.capability = gpus_.front()->capability();
+    compiled = std::make_shared<const CompiledKernel>(compile_kernel(plan, KernelText::fused, compile));
+  }
   for (int rank = 0; rank < plan.ranks; ++rank) prepare(rank, compiled);
   std::vector<DevicePointer> arenas;
   for (const auto& rank : ranks_) arenas.push_back(rank->arena());
@@ -91,6 +97,14 @@ void Ranks::capture(int index) {
 
 Event Ranks::completed(int rank, std::int64_t epoch) const {
   return callers_[static_cast<std::size_t>(rank)].completed[static_cast<std::size_t>(epoch % kLaunchesUnderWay)];
+}
+
+void Ranks::record_completed(std::int64_t epoch) {
+  for (int index = 0; index < plan_.ranks; ++index) {
+    const Gpu& gpu = rank(index).gpu();
+    gpu.make_current();
+    gpu.driver().check(gpu.driver().event_record(completed(index, epoch), stream(index)), "recording an event");
+  }
 }
 
 std::size_t Ranks::bytes_of(int buffer) const {

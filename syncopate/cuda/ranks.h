@@ -21,7 +21,10 @@ std::vector<std::unique_ptr<Gpu>> open_gpus(int ranks, bool share);
 
 class Ranks {
  public:
+  /// Opens the GPUs and compiles the plan's kernel. `plan` and `options` must outlive it.
   Ranks(const Plan& plan, const GpuRunOptions& options);
+  Ranks(const Plan& plan, const GpuRunOptions& options, std::vector<std::unique_ptr<Gpu>> gpus,
+        std::shared_ptr<const CompiledKernel> compiled);
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
   ~Ranks();
@@ -32,6 +35,8 @@ class Ranks {
   Stream stream(int rank) const { return callers_[static_cast<std::size_t>(rank)].stream; }
   /// Of a launch that is under way, or was among the last.
   Event completed(int rank, std::int64_t epoch) const;
+  /// The same for those who launch by themselves: all that the ranks' streams have now is launch `epoch`, or earlier.
+  void record_completed(std::int64_t epoch);
   std::vector<std::unique_ptr<Gpu>>& gpus() { return gpus_; }
 
   /// Where the inputs of a launch on a rank come from and where its outputs go, per buffer; 0 for what is none.

@@ -85,7 +85,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_help_everywhere_with_an_example(self):
-        for command in ([], ["compile"], ["verify"], ["run"], ["show"]):
+        for command in ([], ["compile"], ["verify"], ["run"], ["profile"], ["show"]):
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn("Example:\n  syncopate ", result.stdout)
@@ -99,6 +99,7 @@ class Cli(unittest.TestCase):
         self.assertEqual(run("compile", AG_GEMM).returncode, 2)
         self.assertEqual(run("run", AG_GEMM, "--repeat", "0").returncode, 2)
         self.assertEqual(run("run", AG_GEMM, "--seed", "x").returncode, 2)
+        self.assertEqual(run("profile", AG_GEMM, "--samples", "0").returncode, 2)
         self.assert_user_error(run("run", AG_GEMM, "--set", "ranks"), "--set ranks: not of the form key=value")
         self.assert_user_error(run("show", AG_GEMM, "--set", "rank=2"), "--set rank=2: unknown key 'rank'", "did you mean 'ranks'?")
 

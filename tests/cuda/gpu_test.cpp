@@ -10,6 +10,7 @@
 #include "repository.h"
 #include "syncopate/core/error.h"
 #include "syncopate/cuda/driver.h"
+#include "syncopate/cuda/profile.h"
 #include "syncopate/cuda/run.h"
 #include "syncopate/driver/driver.h"
 #include "tests/support/temporary_folder.h"
@@ -119,6 +120,37 @@ TEST_F(OnGpu, GraphsOfOursAndOfTheCallersReplayEveryLaunch) {
   }
 }
 
+TEST_F(OnGpu, AProfileHasItsTimes) {
+  for (const Shape& shape : {Shape{"ag_gemm.toml", "a"}, Shape{"gemm_rs.toml", "c"}}) {
+    SCOPED_TRACE(shape.file);
+    GpuProfileOptions asked;
+    asked.share = true;
+    asked.compile = options_.compile;
+    asked.samples = 3;
+    const GpuProfile profile = profile_on_gpu(plan({{"ranks", "2"},
+                                                    {"kernel.args.M", "4096"},
+                                                    {"kernel.args.N", "2048"},
+                                                    {"kernel.args.K", "2048"},
+                                                    {"launch.workers", "64"}},
+                                                   shape.file),
+                                              asked);
+    ASSERT_EQ(profile.failure, "");
+    ASSERT_EQ(profile.ranks.size(), 2U);
+    for (const LaunchTimes& times : profile.ranks) {
+      // Wide bounds: what is wrong by a unit, or not measured, is out of them.
+      EXPECT_GT(times.local, 20);
+      EXPECT_LT(times.local, 2000);
+      EXPECT_GT(times.compute, 0.8 * times.local);
+      EXPECT_LT(times.compute, 2 * times.local);
+      EXPECT_GT(times.fused, 0.8 * times.compute);
+      EXPECT_GT(times.transfers, 1);
+      EXPECT_GT(times.call, 0.5);
+      EXPECT_LT(times.call, 1000);
+      EXPECT_GT(times.call_without_graph, 1);
+    }
+  }
+}
+
 TEST_F(OnGpu, AWithheldTransferIsDiagnosedInTime) {
   struct Case {
     Shape shape;
@@ -188,7 +220,7 @@ TEST_F(OnGpu, MoreWorkersThanFitIsAnErrorThatSaysHowMany) {
     run_on_gpu(made, options_);
     FAIL() << "256 workers fitted";
   } catch (const UserError& error) {
-    EXPECT_THAT(error.problem(), HasSubstr("32 workers a rank, but only 16 fit"));
+    EXPECT_THAT(error.problem(), HasSubstr("32 workers a rank, but the GPU's 132 SMs have room for 16 of each"));
     EXPECT_THAT(error.remedy(), HasSubstr("--set launch.workers="));
   }
 }

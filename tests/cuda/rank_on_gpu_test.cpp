@@ -6,54 +6,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "repository.h"
 #include "simulated_ranks.h"
+#include "small_plans.h"
 #include "syncopate/core/error.h"
 #include "syncopate/cuda/device_code.h"
 #include "syncopate/cuda/rank_watch.h"
-#include "syncopate/kernel/tile_kernel.h"
-#include "syncopate/plan/compile.h"
 
 namespace syncopate::cuda {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-/// Without its fused text, which the simulation does not need.
-Plan compiled(const std::string& file, const std::vector<Override>& overrides) {
-  const OperatorStatement statement = read_operator(testing::operator_file(file), overrides);
-  return compile_plan(statement, TileKernel::read(statement.kernel_file, statement.kernel_function));
-}
-
-Plan gather(const std::string& algorithm, const std::string& initiator, int ranks) {
-  return compiled("ag_gemm.toml", {{"ranks", std::to_string(ranks)},
-                                   {"kernel.args.M", std::to_string(32 * ranks)},
-                                   {"kernel.args.N", "32"},
-                                   {"kernel.args.K", "16"},
-                                   {"kernel.args.BLOCK_M", "16"},
-                                   {"kernel.args.BLOCK_N", "16"},
-                                   {"kernel.args.BLOCK_K", "16"},
-                                   {"launch.workers", "3"},
-                                   {"communicate.a.algorithm", algorithm},
-                                   {"communicate.a.initiator", initiator}});
-}
-
-Plan reduce(const std::string& algorithm, const std::string& initiator, int ranks, int rows = 0,
-            const std::vector<Override>& more = {}) {
-  std::vector<Override> overrides = {{"ranks", std::to_string(ranks)},
-                                     {"kernel.args.M", std::to_string(rows > 0 ? rows : 32 * ranks)},
-                                     {"kernel.args.N", "32"},
-                                     {"kernel.args.K", "16"},
-                                     {"kernel.args.BLOCK_M", "16"},
-                                     {"kernel.args.BLOCK_N", "16"},
-                                     {"kernel.args.BLOCK_K", "16"},
-                                     {"launch.workers", "3"},
-                                     {"communicate.c.algorithm", algorithm},
-                                     {"communicate.c.initiator", initiator}};
-  overrides.insert(overrides.end(), more.begin(), more.end());
-  return compiled("gemm_rs.toml", overrides);
-}
 
 constexpr Issue kEveryIssue[] = {Issue::steps, Issue::graph, Issue::captured};
 
@@ -74,7 +37,7 @@ TEST(RankOnGpu, GathersInEveryInterleaving) {
       for (const int ranks : {1, 2, 3, 4})
         for (std::uint64_t seed = 0; seed < 3; ++seed) {
           SCOPED_TRACE(fmt::format("{} {} {} ranks, seed {}", algorithm, initiator, ranks, seed));
-          expect_right(gather(algorithm, initiator, ranks), seed);
+          expect_right(small_gather(algorithm, initiator, ranks), seed);
         }
 }
 
@@ -84,7 +47,7 @@ TEST(RankOnGpu, ReducesInEveryInterleaving) {
       for (const int ranks : {1, 2, 3, 4})
         for (std::uint64_t seed = 0; seed < 3; ++seed) {
           SCOPED_TRACE(fmt::format("{} {} {} ranks, seed {}", algorithm, initiator, ranks, seed));
-          expect_right(reduce(algorithm, initiator, ranks), seed);
+          expect_right(small_reduce(algorithm, initiator, ranks), seed);
         }
 }
 
@@ -92,24 +55,24 @@ TEST(RankOnGpu, ReducesWhereTilesStraddleAndStagingIsReused) {
   for (const char* initiator : {"push", "pull"}) {
     for (std::uint64_t seed = 0; seed < 10; ++seed) {
       SCOPED_TRACE(fmt::format("{} seed {}", initiator, seed));
-      const Plan ragged = reduce("direct", initiator, 3, 120);
+      const Plan ragged = small_reduce("direct", initiator, 3, 120);
       ASSERT_TRUE(cuts_tiles(ragged));
       expect_right(ragged, seed);
-      expect_right(reduce("ring", initiator, 3, 120), seed);
+      expect_right(small_reduce("ring", initiator, 3, 120), seed);
     }
   }
   for (std::uint64_t seed = 0; seed < 10; ++seed) {
     const std::vector<Override> four = {{"communicate.c.split", "4"}};
     std::vector<Override> tight = four;
     tight.push_back({"communicate.c.memory_budget", "\"3 KiB\""});
-    const Plan plan = reduce("direct", "push", 3, 192, tight);
-    ASSERT_LT(extra_memory(plan).staging, extra_memory(reduce("direct", "push", 3, 192, four)).staging);
+    const Plan plan = small_reduce("direct", "push", 3, 192, tight);
+    ASSERT_LT(extra_memory(plan).staging, extra_memory(small_reduce("direct", "push", 3, 192, four)).staging);
     expect_right(plan, seed);
   }
 }
 
 TEST(RankOnGpu, AWaitThatHasNoMailboxIsAKernel) {
-  Plan plan = gather("direct", "pull", 3);
+  Plan plan = small_gather("direct", "pull", 3);
   for (RankProgram& program : plan.programs)
     for (Queue& queue : program.queues)
       for (Transfer& transfer : queue.transfers) {
@@ -130,23 +93,23 @@ bool shows(const Plan& plan) {
 }
 
 TEST(RankOnGpu, TheSimulationShowsWhatIsWrong) {
-  Plan plan = gather("direct", "push", 3);
+  Plan plan = small_gather("direct", "push", 3);
   for (Slot& slot : plan.programs[0].slots) slot.waits.clear();
   EXPECT_TRUE(shows(plan)) << "tiles that do not wait";
 
-  plan = gather("direct", "push", 3);
+  plan = small_gather("direct", "push", 3);
   for (Queue& queue : plan.programs[1].queues)
     for (Transfer& transfer : queue.transfers) transfer.waits.clear();
   EXPECT_TRUE(shows(plan)) << "pushes into buffers that are still read";
 
-  plan = reduce("direct", "push", 3);
+  plan = small_reduce("direct", "push", 3);
   for (Slot& slot : plan.programs[0].slots) slot.sum_waits.clear();
   EXPECT_TRUE(shows(plan)) << "sums of what is not there yet";
 }
 
 TEST(RankOnGpu, AWithheldTransferBlocksItsLaunch) {
   for (const Issue issue : {Issue::steps, Issue::graph}) {
-    SimulatedRanks ranks(reduce("direct", "push", 2), issue, 1,
+    SimulatedRanks ranks(small_reduce("direct", "push", 2), issue, 1,
                          WithheldTransfer{.rank = 1, .queue = 0, .transfer = 0, .launch = 3});
     EXPECT_TRUE(ranks.run(2));
     EXPECT_FALSE(ranks.run(1));
@@ -155,7 +118,7 @@ TEST(RankOnGpu, AWithheldTransferBlocksItsLaunch) {
 }
 
 TEST(RankOnGpu, TheKernelWithoutWaitingDisturbsNoLaunch) {
-  for (const Plan& plan : {gather("direct", "push", 3), reduce("direct", "push", 3)}) {
+  for (const Plan& plan : {small_gather("direct", "push", 3), small_reduce("direct", "push", 3)}) {
     SimulatedRanks ranks(plan, Issue::graph, 3);
     ASSERT_TRUE(ranks.run(3));
     ranks.problems.clear();
@@ -185,7 +148,7 @@ void expect_user_error(Call&& call, const std::string& problem) {
 }
 
 TEST(RankOnGpu, LocalTensorsMayBeTheCallers) {
-  const Plan plan = gather("direct", "push", 2);
+  const Plan plan = small_gather("direct", "push", 2);
   SimulatedRanks ranks(plan, Issue::graph, 5);
   RankOnGpu& rank = ranks.rank(0);
   const int weight = index_of(plan, "b");
@@ -201,21 +164,21 @@ TEST(RankOnGpu, LocalTensorsMayBeTheCallers) {
 }
 
 TEST(RankOnGpu, AReducedTensorIsTheOperators) {
-  const Plan plan = reduce("direct", "push", 2);
+  const Plan plan = small_reduce("direct", "push", 2);
   SimulatedRanks ranks(plan, Issue::graph, 5);
   EXPECT_FALSE(ranks.rank(0).can_bind(reduced_buffer(plan)));
   EXPECT_NE(ranks.rank(0).buffer(reduced_buffer(plan)), 0U);
 }
 
 TEST(RankOnGpu, MoreWorkersThanAreResidentAreAnError) {
-  Plan plan = gather("direct", "push", 4);
+  Plan plan = small_gather("direct", "push", 4);
   plan.workers = 33;
   expect_user_error([&] { SimulatedRanks ranks(plan, Issue::steps, 0); },
-                    "the plan has 33 workers a rank, but only 32 fit");
+                    "the plan has 33 workers a rank, but the GPU's 132 SMs have room for 32");
 }
 
 TEST(RankOnGpu, MoreStreamsThanHardwareQueuesAreAnError) {
-  Plan plan = gather("direct", "push", 4);
+  Plan plan = small_gather("direct", "push", 4);
   for (RankProgram& program : plan.programs) program.queues.resize(8);
   expect_user_error([&] { SimulatedRanks ranks(plan, Issue::steps, 0); }, "4 ranks with 8 queues each need 37 streams");
 }
@@ -237,7 +200,7 @@ std::string words_of_record(SimulatedRanks& ranks, const std::vector<std::int64_
 }
 
 TEST(RankWatch, SaysWhoWaitedForWhat) {
-  const Plan plan = reduce("direct", "push", 2);
+  const Plan plan = small_reduce("direct", "push", 2);
   SimulatedRanks ranks(plan, Issue::steps, 0);
   const auto& slots = plan.programs[0].slots;
   std::size_t own = 0;
@@ -256,7 +219,7 @@ TEST(RankWatch, SaysWhoWaitedForWhat) {
 }
 
 TEST(RankWatch, NamesEmptyMailboxesAndFillsThem) {
-  SimulatedRanks ranks(reduce("direct", "push", 2), Issue::steps, 0);
+  SimulatedRanks ranks(small_reduce("direct", "push", 2), Issue::steps, 0);
   RankOnGpu& rank = ranks.rank(0);
   const Stream control = rank.gpu().make_stream(true);
   RankWatch watch(rank, control);

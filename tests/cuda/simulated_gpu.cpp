@@ -72,6 +72,7 @@ struct SimulatedCalls {
     const std::int64_t number = ++at.recorded;
     gpu().enqueue(stream, [&at, number] {
       at.reached = number;
+      at.time = gpu().time_;
       return Progress::done;
     });
     return kSuccess;
@@ -267,8 +268,16 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
   driver.event_destroy = [](Event) -> Result { return kSuccess; };
   driver.event_record = Calls::record;
   driver.event_query = [](Event event) -> Result {
-    return Calls::mark(event).reached == Calls::mark(event).recorded ? kSuccess : kNotReady;
+    const Mark& mark = Calls::mark(event);
+    while (mark.reached < mark.recorded)
+      if (!Calls::gpu().step()) return kNotReady;
+    return kSuccess;
   };
+  driver.event_elapsed_time = [](float* milliseconds, Event begin, Event end) -> Result {
+    const std::int64_t steps = Calls::mark(end).time - Calls::mark(begin).time;
+    return *milliseconds = 1e-3F * static_cast<float>(steps), kSuccess;
+  };
+  driver.device_get_name = [](char* name, int, Device) -> Result { return std::strcpy(name, "simulated"), kSuccess; };
   driver.module_load_data = [](Module* module, const void*) -> Result { return *module = nullptr, kSuccess; };
   driver.module_unload = [](Module) -> Result { return kSuccess; };
   driver.module_get_function = [](Function* function, Module, const char* name) -> Result {
@@ -370,6 +379,7 @@ bool SimulatedGpu::step() {
     const Progress progress = at.current();
     if (progress == Progress::none) continue;
     if (progress == Progress::done) at.current = nullptr;
+    ++time_;
     return true;
   }
   return false;

@@ -75,6 +75,7 @@ class SimulatedGpu {
   struct Mark {
     std::int64_t recorded = 0;
     std::int64_t reached = 0;
+    std::int64_t time = 0;
     GraphNodes* capture = nullptr;
     std::vector<std::size_t> last;
   };
@@ -88,6 +89,7 @@ class SimulatedGpu {
   Queue& queue(Stream stream);
 
   Random random_;
+  std::int64_t time_ = 0;  ///< a step takes a microsecond
   std::shared_ptr<Driver> driver_;
   std::map<std::string, std::unique_ptr<Kernel>> kernels_;
   std::map<DevicePointer, std::size_t> memory_;

@@ -1,6 +1,5 @@
-// All ranks of a plan on a simulated GPU, with a stand-in for the fused kernel that waits, reads, stores, adds and
-// raises as the tables tell it, worker by worker, but computes nothing: elements are 16-bit numbers that name the
-// launch, so that whatever is stale, early, lost or in the wrong place shows.
+// All ranks of a plan on a simulated GPU, with a stand-in for the fused kernel (stand_in.h), and checks of what it
+// reads and of what ranks put out.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +32,6 @@ class SimulatedRanks {
   std::vector<std::string> problems;  ///< what was wrong in what tiles read or ranks put out; the first few
 
  private:
-  class Kernel;
   void complain(std::string problem);
   void issue(std::int64_t launch);
   void put_inputs(int rank, std::int64_t launch);
