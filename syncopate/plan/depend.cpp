@@ -101,23 +101,21 @@ void join(DependenceGraph& graph) {
   }
 }
 
-template <typename Visitor>
-void for_each_before(const TransferNode& node, Visitor&& visit) {
-  if (node.previous >= 0) visit(node.previous);
-  for (const int n : node.dependencies) visit(n);
-  for (const int n : node.behind_tiles) visit(n);
-}
-
 /// Kahn's algorithm, the smallest node first. Leaves out what waits for itself.
 void put_in_order(DependenceGraph& graph) {
   const std::size_t count = graph.transfers.size();
   std::vector<std::vector<int>> followers(count);
   std::vector<int> missing(count, 0);
-  for (std::size_t n = 0; n < count; ++n)
-    for_each_before(graph.transfers[n], [&](int before) {
+  for (std::size_t n = 0; n < count; ++n) {
+    const TransferNode& node = graph.transfers[n];
+    const auto comes_after = [&](int before) {
       followers[static_cast<std::size_t>(before)].push_back(static_cast<int>(n));
       ++missing[n];
-    });
+    };
+    if (node.previous >= 0) comes_after(node.previous);
+    std::for_each(node.dependencies.begin(), node.dependencies.end(), comes_after);
+    std::for_each(node.behind_tiles.begin(), node.behind_tiles.end(), comes_after);
+  }
   std::priority_queue<int, std::vector<int>, std::greater<>> ready;
   for (std::size_t n = 0; n < count; ++n)
     if (missing[n] == 0) ready.push(static_cast<int>(n));
@@ -143,16 +141,6 @@ void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
   throw InternalError("transfers wait for each other in a circle");
 }
 
-void close(DependenceGraph& graph) {
-  graph.closure.assign(graph.transfers.size(), BitSet(graph.transfers.size()));
-  for (const int n : graph.order) {
-    BitSet& closure = graph.closure[static_cast<std::size_t>(n)];
-    closure.insert(n);
-    for_each_before(graph.transfers[static_cast<std::size_t>(n)],
-                    [&](int before) { closure |= graph.closure[static_cast<std::size_t>(before)]; });
-  }
-}
-
 }  // namespace
 
 void check_transfer_count(std::size_t count) {
@@ -173,22 +161,7 @@ DependenceGraph depend(const BoundOperator& bound) {
   join(graph);
   put_in_order(graph);
   check_order(graph, bound);
-  close(graph);
   return graph;
-}
-
-std::vector<int> not_implied(const DependenceGraph& graph, std::span<const int> nodes, const BitSet& known) {
-  std::vector<int> rest;
-  for (const int node : nodes)
-    if (!known.contains(node)) rest.push_back(node);
-  std::vector<int> kept;
-  for (const int node : rest) {
-    const bool implied = std::any_of(rest.begin(), rest.end(), [&](int other) {
-      return other != node && graph.closure[static_cast<std::size_t>(other)].contains(node);
-    });
-    if (!implied) kept.push_back(node);
-  }
-  return kept;
 }
 
 }  // namespace syncopate

@@ -1,14 +1,11 @@
-// Pass 2, depend: what each rank has to do, which transfers a tile needs and feeds, which transfers a transfer needs,
-// and what the completion of one implies. Analysis only; waits and signals are made from it by realise.h. Runs after
-// bind.
+// Pass 2, depend: what each rank has to do, which transfers a tile needs and feeds, and which transfers a transfer
+// needs. Analysis only; waits and signals are made from it by realise.h. Runs after bind.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "syncopate/plan/bind.h"
-#include "syncopate/plan/bit_set.h"
 
 namespace syncopate {
 
@@ -61,10 +58,8 @@ struct DependenceGraph {
   std::vector<std::vector<int>> stored_by;
   /// Per node: the work of its destination that adds what it brings.
   std::vector<std::vector<int>> added_by;
-  /// All nodes, each after everything that has completed before it starts.
+  /// All nodes, each after what must have completed before it starts, however the work is ordered.
   std::vector<int> order;
-  /// closure[n]: the nodes that have completed when n has completed, n itself included.
-  std::vector<BitSet> closure;
 };
 
 /// Throws UserError if a schedule's sum is sent on before it is complete, if a memory budget makes transfers wait for
@@ -73,8 +68,5 @@ DependenceGraph depend(const BoundOperator& bound);
 
 /// Throws UserError if there are more transfers than reachability is kept for.
 void check_transfer_count(std::size_t count);
-
-/// The members of `nodes` that no other member implies, ascending; without those in `known`.
-std::vector<int> not_implied(const DependenceGraph& graph, std::span<const int> nodes, const BitSet& known);
 
 }  // namespace syncopate

@@ -58,10 +58,12 @@ class Orderer {
     for (const std::vector<int>& work : graph.stored_by) any_leaves_ = any_leaves_ || !work.empty();
   }
 
-  std::vector<std::vector<int>> run() {
-    std::vector<std::vector<int>> orders;
-    for (const std::vector<Work>& work : graph_.work) orders.push_back(wanted_order(work));
-    return any_leaves_ ? possible_order(orders) : orders;
+  WorkOrder run() {
+    std::vector<std::vector<int>> wanted;
+    for (const std::vector<Work>& work : graph_.work) wanted.push_back(wanted_order(work));
+    // Where transfers wait for no work, every order of work is possible.
+    if (!any_leaves_) return {std::move(wanted), graph_.order};
+    return possible_order(wanted);
   }
 
  private:
@@ -113,9 +115,10 @@ class Orderer {
   };
 
   /// Takes everything in the order of moments, except that nothing is taken before what it waits for.
-  std::vector<std::vector<int>> possible_order(const std::vector<std::vector<int>>& wanted) {
+  WorkOrder possible_order(const std::vector<std::vector<int>>& wanted) {
     start_counting(wanted);
-    std::vector<std::vector<int>> orders(wanted.size());
+    WorkOrder order;
+    order.work.resize(wanted.size());
     std::size_t taken = 0;
     while (!ready_.empty()) {
       const Item item = ready_.top();
@@ -123,12 +126,13 @@ class Orderer {
       ++taken;
       const auto index = static_cast<std::size_t>(item.index);
       if (item.is_transfer) {
+        order.transfers.push_back(item.index);
         take_transfer(item.index);
         continue;
       }
       const auto rank = static_cast<std::size_t>(item.rank);
       const int w = wanted[rank][index];
-      orders[rank].push_back(w);
+      order.work[rank].push_back(w);
       const Work& work = graph_.work[rank][static_cast<std::size_t>(w)];
       for (const int n : work.feeds) release_transfer(n);
       for (const int n : work.sums)
@@ -137,7 +141,7 @@ class Orderer {
     std::size_t total = graph_.transfers.size();
     for (const std::vector<Work>& work : graph_.work) total += work.size();
     check_internal(taken == total, "work and transfers wait for each other in a circle");
-    return orders;
+    return order;
   }
 
   void start_counting(const std::vector<std::vector<int>>& wanted) {
@@ -227,7 +231,7 @@ LocalOrder local_order(const std::vector<Tile>& tiles) {
   return order;
 }
 
-std::vector<std::vector<int>> order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles) {
+WorkOrder order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles) {
   return Orderer(graph, tiles).run();
 }
 

@@ -17,14 +17,21 @@ struct LocalOrder {
 /// Read off the first tiles of the local kernel's order.
 LocalOrder local_order(const std::vector<Tile>& tiles);
 
-/// Per rank, indices into graph.work[rank] in the order in which the rank should work.
+/// One order of everything, in which nothing stands before what it waits for.
+struct WorkOrder {
+  /// Per rank, indices into graph.work[rank]: the rank's part of that order.
+  std::vector<std::vector<int>> work;
+  /// The transfers in that order.
+  std::vector<int> transfers;
+};
+
 /// Work whose stores leave stands in the order of departure. Work that adds what arrives and keeps it comes last, by
 /// the estimated arrival of the last chunk it needs; within a memory budget, just before the rank makes what leaves
 /// when the memory that it frees is wanted again. Where nothing leaves: work that needs no transfer first, then by
 /// estimated arrival. Work that belongs together in this keeps the local kernel's grouped order, so that the cache
 /// reuse its author intended survives.
-/// However many workers take the slots, ranks never wait for each other in a circle: the orders of all ranks, and of
-/// all queues, are parts of one order of everything in which nothing stands before what it waits for.
-std::vector<std::vector<int>> order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles);
+/// However many workers take the slots, ranks never wait for each other in a circle, since the orders of all ranks and
+/// queues are parts of one.
+WorkOrder order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles);
 
 }  // namespace syncopate

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <map>
-#include <tuple>
+#include <span>
+
+#include "syncopate/plan/knowledge.h"
 
 namespace syncopate {
 
@@ -13,33 +15,28 @@ namespace {
 /// Makes waits and signals. Signals are made when the first wait needs them, so none is raised for nobody.
 class Realiser {
  public:
-  Realiser(BoundOperator& bound, const DependenceGraph& graph)
-      : plan_(bound.plan), graph_(graph), ranks_(static_cast<std::size_t>(plan_.ranks)) {
+  Realiser(BoundOperator& bound, const DependenceGraph& graph, const WorkOrder& order)
+      : plan_(bound.plan),
+        graph_(graph),
+        order_(order),
+        knowledge_(graph, order, plan_.workers),
+        ranks_(static_cast<std::size_t>(plan_.ranks)) {
     plan_.programs.assign(ranks_, {});
     started_.assign(graph.transfers.size(), BitSet(ranks_));
     finished_.assign(graph.transfers.size(), BitSet(ranks_));
     transfer_at_.resize(graph.transfers.size());
     slots_at_home_.assign(ranks_, 0);
     for (const std::vector<Work>& work : graph.work) raises_.emplace_back(work.size());
-    reused_by_.resize(graph.transfers.size());
-    for (std::size_t n = 0; n < graph.transfers.size(); ++n)
-      if (node(static_cast<int>(n)).reuses >= 0)
-        reused_by_[static_cast<std::size_t>(node(static_cast<int>(n)).reuses)].push_back(static_cast<int>(n));
   }
 
-  void run(const std::vector<std::vector<int>>& orders) {
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      positions_.emplace_back(orders[rank].size());
-      for (std::size_t s = 0; s < orders[rank].size(); ++s)
-        positions_[rank][static_cast<std::size_t>(orders[rank][s])] = static_cast<int>(s);
-    }
+  void run() {
     make_queues();
-    for (const int n : graph_.order) wait_before_transfer(n);
+    for (const int n : order_.transfers) wait_before_transfer(n);
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       BitSet known(graph_.transfers.size());  // complete when the rank's own tiles and queues are
-      wait_before_tiles(rank, orders[static_cast<std::size_t>(rank)], known);
+      wait_before_tiles(rank, known);
       for (const std::vector<int>& queue : graph_.queues[static_cast<std::size_t>(rank)])
-        if (!queue.empty()) known |= closure(queue.back());
+        if (!queue.empty()) known |= knowledge_.after(queue.back());
       wait_before_completion(rank, known);
     }
   }
@@ -47,7 +44,6 @@ class Realiser {
  private:
   RankProgram& program(int rank) { return plan_.programs[static_cast<std::size_t>(rank)]; }
   const TransferNode& node(int n) const { return graph_.transfers[static_cast<std::size_t>(n)]; }
-  const BitSet& closure(int n) const { return graph_.closure[static_cast<std::size_t>(n)]; }
   Transfer& transfer(int n) {
     const auto [queue, position] = transfer_at_[static_cast<std::size_t>(n)];
     return program(node(n).owner).queues[queue].transfers[position];
@@ -132,48 +128,6 @@ class Realiser {
     return counter;
   }
 
-  /// How far the workers of a rank have come, as far as a queue knows: the last slot of each that is done.
-  std::vector<int>& progress(const TransferNode& t, int rank) {
-    return progress_.try_emplace({t.owner, t.queue, rank}, static_cast<std::size_t>(plan_.workers), -1).first->second;
-  }
-
-  /// Those of a rank's pieces of work that a transfer has to wait for because nothing else tells its queue that they
-  /// are done: not a transfer in `known` that waited for them, and not a later slot of the same worker.
-  std::vector<int> not_known_done(const TransferNode& t, int rank, const std::vector<int>& work, const BitSet& known) {
-    std::vector<int>& done = progress(t, rank);
-    std::vector<int> rest;
-    for (const int w : work) {
-      const Work& piece = graph_.work[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-      const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-      bool is_known = position <= done[static_cast<std::size_t>(position % plan_.workers)] ||
-                      std::any_of(piece.feeds.begin(), piece.feeds.end(), [&](int n) { return known.contains(n); });
-      for (const int sum : piece.sums)
-        for (const int n : reused_by_[static_cast<std::size_t>(sum)]) is_known = is_known || known.contains(n);
-      if (!is_known) rest.push_back(w);
-    }
-    for (const int w : work) {
-      const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-      int& last = done[static_cast<std::size_t>(position % plan_.workers)];
-      last = std::max(last, position);
-    }
-    return rest;
-  }
-
-  /// What has completed, besides the pieces of work themselves, when they are done.
-  BitSet implied_by(int rank, const std::vector<int>& work) const {
-    std::vector<int> nodes;
-    for (const int w : work) {
-      const Work& piece = graph_.work[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-      nodes.insert(nodes.end(), piece.needs.begin(), piece.needs.end());
-      nodes.insert(nodes.end(), piece.sums.begin(), piece.sums.end());
-    }
-    std::sort(nodes.begin(), nodes.end());
-    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-    BitSet implied(graph_.transfers.size());
-    for (const int n : nodes) implied |= closure(n);
-    return implied;
-  }
-
   /// started_[n] / finished_[n]: the ranks known, when n begins, to have started this launch / to have completed the
   /// launch before it. The first is part of the second: a rank starts after it has completed.
   void wait_before_transfer(int n) {
@@ -191,9 +145,10 @@ class Realiser {
     has_started(t.owner);
     if (t.previous >= 0) inherit(t.previous);
     for (const int dependency : t.dependencies) inherit(dependency);
-    for (const int before : t.behind_tiles) inherit(before);
+    for (const int before : knowledge_.behind_work(t.source, stored_by(n))) inherit(before);
+    for (const int before : knowledge_.behind_work(t.destination, added_before(n))) inherit(before);
     if (!stored_by(n).empty()) has_started(t.source);
-    if (t.reuses >= 0) has_started(t.destination);
+    if (!added_before(n).empty()) has_started(t.destination);
     wait_for_work_and_transfers(n);
 
     // A pull reads what its source's caller put there, so the source must have started this launch.
@@ -212,49 +167,63 @@ class Realiser {
   void wait_for_work_and_transfers(int n) {
     const TransferNode& t = node(n);
     BitSet known(graph_.transfers.size());
-    if (t.previous >= 0) known |= closure(t.previous);
-    const BitSet behind_stores = implied_by(t.source, stored_by(n));
+    if (t.previous >= 0) known |= knowledge_.after(t.previous);
+    const BitSet after_stores = knowledge_.after_work(t.source, stored_by(n));
     // A dependency on a sum that the sent tiles add is kept by these tiles.
-    BitSet known_later = known;
-    known_later |= behind_stores;
-    for (const int dependency : not_implied(graph_, t.dependencies, known_later)) {
+    for (const int dependency : knowledge_.not_implied(t.dependencies, joined(known, after_stores))) {
       transfer(n).waits.push_back({completion_of(dependency, t.owner), 1});
-      known |= closure(dependency);
+      known |= knowledge_.after(dependency);
     }
-    const std::vector<int> storing = not_known_done(t, t.source, stored_by(n), known);
-    if (!storing.empty())
-      transfer(n).waits.push_back(
-          all_of(counter_of(n, t.source, storing,
-                            fmt::format("{} of rank {} for rank {}{}", chunk_name(t), t.source, t.destination,
-                                        seen_by(t.owner, t.source)),
-                            fmt::format("a tile of rank {} has stored its part of the chunk", t.source))));
-    if (t.reuses < 0) return;
-    known |= behind_stores;
-    const TransferNode& old = node(t.reuses);
-    const std::vector<int> adding =
-        not_known_done(t, t.destination, graph_.added_by[static_cast<std::size_t>(t.reuses)], known);
-    if (!adding.empty())
-      transfer(n).waits.push_back(
-          all_of(counter_of(n, t.destination, adding,
-                            fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source,
-                                        old.destination, seen_by(t.owner, old.destination)),
-                            fmt::format("a tile of rank {} has added its part of the chunk", t.destination))));
+    // Each of the two may imply the other; not both are left out for that.
+    const std::vector<int> adding = knowledge_.not_done(t.destination, added_before(n), joined(known, after_stores));
+    if (!adding.empty()) known |= knowledge_.after_work(t.destination, added_before(n));
+    wait_for_stores(n, knowledge_.not_done(t.source, stored_by(n), known));
+    wait_for_additions(n, adding);
   }
 
+  void wait_for_stores(int n, const std::vector<int>& storing) {
+    if (storing.empty()) return;
+    const TransferNode& t = node(n);
+    const int counter = counter_of(
+        n, t.source, storing,
+        fmt::format("{} of rank {} for rank {}{}", chunk_name(t), t.source, t.destination, seen_by(t.owner, t.source)),
+        fmt::format("a tile of rank {} has stored its part of the chunk", t.source));
+    transfer(n).waits.push_back(all_of(counter));
+  }
+
+  void wait_for_additions(int n, const std::vector<int>& adding) {
+    if (adding.empty()) return;
+    const TransferNode& t = node(n);
+    const TransferNode& old = node(t.reuses);
+    const int counter = counter_of(n, t.destination, adding,
+                                   fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source,
+                                               old.destination, seen_by(t.owner, old.destination)),
+                                   fmt::format("a tile of rank {} has added its part of the chunk", t.destination));
+    transfer(n).waits.push_back(all_of(counter));
+  }
+
+  static BitSet joined(BitSet a, const BitSet& b) { return a |= b; }
+
   const std::vector<int>& stored_by(int n) const { return graph_.stored_by[static_cast<std::size_t>(n)]; }
+  /// The work of the destination that adds what lies where transfer n will put its chunk.
+  std::span<const int> added_before(int n) const {
+    if (node(n).reuses < 0) return {};
+    return graph_.added_by[static_cast<std::size_t>(node(n).reuses)];
+  }
   Wait all_of(int signal) const { return {signal, plan_.signals[static_cast<std::size_t>(signal)].per_launch}; }
 
-  void wait_before_tiles(int rank, const std::vector<int>& order, BitSet& known_to_rank) {
+  void wait_before_tiles(int rank, BitSet& known_to_rank) {
+    const std::vector<int>& order = order_.work[static_cast<std::size_t>(rank)];
     std::vector<BitSet> known(static_cast<std::size_t>(plan_.workers), BitSet(graph_.transfers.size()));
     for (std::size_t s = 0; s < order.size(); ++s) {
       BitSet& known_to_worker = known[s % static_cast<std::size_t>(plan_.workers)];
       const auto w = static_cast<std::size_t>(order[s]);
       const Work& work = graph_.work[static_cast<std::size_t>(rank)][w];
       const auto wait_for = [&](const std::vector<int>& nodes, std::vector<Wait>& waits) {
-        for (const int n : not_implied(graph_, nodes, known_to_worker)) {
+        for (const int n : knowledge_.not_implied(nodes, known_to_worker)) {
           waits.push_back({completion_of(n, rank), 1});
-          known_to_worker |= closure(n);
-          known_to_rank |= closure(n);
+          known_to_worker |= knowledge_.after(n);
+          known_to_rank |= knowledge_.after(n);
         }
       };
       Slot slot;
@@ -286,7 +255,7 @@ class Realiser {
       const TransferNode& t = graph_.transfers[n];
       if (t.owner != rank && (t.source == rank || t.destination == rank)) touching.push_back(static_cast<int>(n));
     }
-    const std::vector<int> last = not_implied(graph_, touching, known);
+    const std::vector<int> last = knowledge_.not_implied(touching, known);
     if (last.empty()) return;
     const int drained = add_signal(fmt::format("peers done with buffers of rank {}", rank), rank,
                                    "a peer's last transfer from or to this rank has completed");
@@ -297,6 +266,8 @@ class Realiser {
 
   Plan& plan_;
   const DependenceGraph& graph_;
+  const WorkOrder& order_;
+  const Knowledge knowledge_;
   std::size_t ranks_;
   std::vector<BitSet> started_;
   std::vector<BitSet> finished_;
@@ -305,16 +276,13 @@ class Realiser {
   std::map<std::pair<int, int>, int> completions_;
   std::map<std::pair<int, int>, int> starts_;
   std::map<std::pair<int, int>, int> finishes_;
-  std::vector<std::vector<std::vector<int>>> raises_;               ///< [rank][work]: the signals that it raises
-  std::vector<std::vector<int>> positions_;                         ///< [rank][work]: its place in the order
-  std::map<std::tuple<int, int, int>, std::vector<int>> progress_;  ///< by owner, queue and rank
-  std::vector<std::vector<int>> reused_by_;  ///< per node: nodes whose summands lie where its lay
+  std::vector<std::vector<std::vector<int>>> raises_;  ///< [rank][work]: the signals that it raises
 };
 
 }  // namespace
 
-void realise(BoundOperator& bound, const DependenceGraph& graph, const std::vector<std::vector<int>>& orders) {
-  Realiser(bound, graph).run(orders);
+void realise(BoundOperator& bound, const DependenceGraph& graph, const WorkOrder& order) {
+  Realiser(bound, graph, order).run();
 }
 
 }  // namespace syncopate

@@ -3,14 +3,13 @@
 // without sharing any of this.
 #pragma once
 
-#include <vector>
-
 #include "syncopate/plan/bind.h"
 #include "syncopate/plan/depend.h"
+#include "syncopate/plan/order.h"
 
 namespace syncopate {
 
-/// Fills Plan::signals and Plan::programs. `orders[rank]` is a permutation of graph.work[rank].
-void realise(BoundOperator& bound, const DependenceGraph& graph, const std::vector<std::vector<int>>& orders);
+/// Fills Plan::signals and Plan::programs.
+void realise(BoundOperator& bound, const DependenceGraph& graph, const WorkOrder& order);
 
 }  // namespace syncopate
