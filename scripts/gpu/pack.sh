@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Puts what a GPU machine without registries needs into .deps/offline (ignored by git): the binaries, built here, and the
-# shared libraries that such a machine may lack. There: scripts/gpu/test.sh.
-#   scripts/gpu/pack.sh [BUILD_FOLDER]    default build/release; it must have `syncopate` and `cuda_gpu_test` built
+# Puts what a GPU machine without registries needs into .deps/offline (ignored by git): the binaries and the Python package,
+# built here, and the shared libraries that such a machine may lack. There: scripts/gpu/test.sh.
+#   scripts/gpu/pack.sh [BUILD_FOLDER]    default build/release; built: syncopate, cuda_gpu_test, syncopate_python
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 to=.deps/offline
 
-rm -rf "$to"
+[ -e "$build/python/syncopate/libsyncopate.so" ] || { echo "pack: syncopate_python is not built in $build" >&2; exit 1; }
+rm -rf "$to/bin" "$to/lib"
 mkdir -p "$to/bin" "$to/lib"
 for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test"; do
   [ -x "$binary" ] || { echo "pack: $binary is not built" >&2; exit 1; }
@@ -16,4 +17,5 @@ for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test"; do
   ldd "$binary" | awk '$2 == "=>" { print $3 }' | grep -Ev '/(libc|libm|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
     xargs -r -I{} cp -Lu {} "$to/lib/"
 done
+scripts/gpu/pack_wheel.sh "$build"
 du -sh "$to" | sed 's/^/pack: /'

@@ -1,66 +1,137 @@
-"""Runs the carried binaries on a GPU and writes what came out. Usage: test.py BINARIES OUT [--quick]; see test.sh."""
+"""Runs what was carried to a machine with GPUs, and writes what came out. Usage: test.py BINARIES OUT [--quick]; see test.sh.
+
+Every command has a time limit, and all together have one: what no time was left for is reported as not run.
+"""
 import itertools
 import json
+import os
 import pathlib
 import platform
+import random
+import re
+import signal
 import subprocess
 import sys
 import time
 
 BINARIES, OUT = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
 QUICK = "--quick" in sys.argv
-OPERATORS = {"ag_gemm": "a", "ag_gemm_pointers": "a", "ag_gemm_split_helper": "x", "gemm_rs": "c", "gemm_rs_pointers": "c"}
-SECONDS = 120  # for one command: a defect of ours must not hold the machine
+END = time.monotonic() + (110 if QUICK else 345)
+TENSORS = {"ag_gemm": "a", "ag_gemm_pointers": "a", "ag_gemm_split_helper": "x", "gemm_rs": "c", "gemm_rs_pointers": "c"}
+NOT_RUN = "not run: no time was left"
 
 
-def call(*words):
+def call(seconds, *words):
+    """Exit code, output and duration of a command that may take so long; no code if there was no time for it."""
     begin = time.monotonic()
+    seconds = min(seconds, END - begin)
+    if seconds < 3:
+        return None, NOT_RUN, 0
+    # A session of its own: at the limit all that it started must go, or the machine stays held.
+    child = subprocess.Popen([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             errors="replace", start_new_session=True)
     try:
-        result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=SECONDS)
-        code, text = result.returncode, result.stdout + result.stderr
-    except subprocess.TimeoutExpired as expired:
-        code, text = 124, f"did not end within {SECONDS} s\n{(expired.stdout or b'').decode(errors='replace')}"
-    return code, text, time.monotonic() - begin
+        text, _ = child.communicate(timeout=seconds)
+        code = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        text, code = f"{child.communicate()[0]}\ndid not end within {seconds:.0f} s\n", 124
+    return code, text, round(time.monotonic() - begin, 1)
+
+
+def settings(values):
+    return itertools.chain.from_iterable(("--set", f"{key}={value}") for key, value in values.items())
+
+
+def profiles(gpus):
+    """Tables of `syncopate profile`: two ranks, on one GPU and on one each; a large and a small shape of both operators."""
+    large = {"kernel.args.BLOCK_N": 256, "launch.warps": 8}
+    shapes = [("ag_gemm", {"M": 1024, "N": 3584, "K": 8192}, {}), ("gemm_rs", {"M": 1024, "N": 8192, "K": 3584}, {}),
+              ("ag_gemm", {"M": 8192, "N": 3584, "K": 8192}, large), ("gemm_rs", {"M": 8192, "N": 8192, "K": 3584}, large)]
+    for share in [False, True] if gpus >= 2 else [True]:
+        for operator, sizes, more in shapes[:2] if QUICK else shapes:
+            values = {"ranks": 2, "launch.workers": 64 if share else 132, **more,
+                      **{f"kernel.args.{name}": size for name, size in sizes.items()}}
+            file = OUT / "profile.json"
+            code, text, seconds = call(60, BINARIES / "syncopate", "profile", f"operators/{operator}.toml", "--json", file,
+                                       *(["--share"] if share else []), *settings(values))
+            yield {"operator": operator, **sizes, "gpus": 1 if share else 2, "exit_code": code, "seconds": seconds,
+                   "text": text, "times": json.loads(file.read_text()) if code == 0 else None}
+            file.unlink(missing_ok=True)
 
 
 def cases():
-    """Operator, algorithm, initiator, ranks, how launches are given."""
+    """Operator, algorithm, initiator, ranks, how launches are given; shuffled, so that the first of them are of all kinds."""
     ranks = [2, 4] if QUICK else [2, 3, 4, 8]
     algorithms = ["direct"] if QUICK else ["direct", "ring", "bidirectional_ring"]
-    yield from itertools.product(OPERATORS, algorithms, ["push", "pull"], ranks, ["steps"])
-    yield from itertools.product(["ag_gemm", "gemm_rs"], algorithms, ["push", "pull"], [2], ["graph", "captured"])
+    all_of_them = [*itertools.product(TENSORS, algorithms, ["push", "pull"], ranks, ["steps"]),
+                   *itertools.product(["ag_gemm", "gemm_rs"], algorithms, ["push", "pull"], [2], ["graph", "captured"])]
+    random.Random(0).shuffle(all_of_them)
+    return all_of_them
 
 
-def run_all():
-    for name, algorithm, initiator, count, issue in cases():
-        tensor = OPERATORS[name]
-        code, text, seconds = call(
-            BINARIES / "syncopate", "run", f"operators/{name}.toml", "--on", "gpu", "--share", "--repeat", 20,
-            "--inputs", "reals", "--issue", issue, "--delays", 0.0001, "--set", f"ranks={count}",
-            "--set", f"communicate.{tensor}.algorithm={algorithm}",
-            "--set", f"communicate.{tensor}.initiator={initiator}")
-        yield {"operator": name, "algorithm": algorithm, "initiator": initiator, "ranks": count, "issue": issue,
-               "right": code == 0, "seconds": round(seconds, 2), "message": "" if code == 0 else text.strip()}
+def runs():
+    for operator, algorithm, initiator, ranks, issue in cases():
+        tensor = TENSORS[operator]
+        values = {"ranks": ranks, f"communicate.{tensor}.algorithm": algorithm, f"communicate.{tensor}.initiator": initiator}
+        code, text, seconds = call(30, BINARIES / "syncopate", "run", f"operators/{operator}.toml", "--on", "gpu", "--share",
+                                   "--repeat", 20, "--inputs", "reals", "--issue", issue, "--delays", 0.0001, *settings(values))
+        yield {"operator": operator, "algorithm": algorithm, "initiator": initiator, "ranks": ranks, "issue": issue,
+               "exit_code": code, "seconds": seconds, "message": "" if code == 0 else text.strip()}
+
+
+def shown(name, code, text, seconds):
+    """One part's outcome, on the screen while the others run, and in the results."""
+    print(f"--- {name}: exit code {code}, {seconds:.0f} s\n{text[-5000:]}", flush=True)
+    return {"exit_code": code, "seconds": seconds, "text": text[-20000:]}
+
+
+def word(code):
+    return "not run" if code is None else "right" if code == 0 else f"FAILED ({code})"
+
+
+def markdown(results):
+    lines = ["# On GPUs", "", "```", results["doctor"].rstrip(), "```", ""]
+    for name in ("tests", "python"):
+        lines.append(f"{name}: {word(results[name]['exit_code'])}, {results[name]['seconds']:.0f} s\n")
+    for each in results["profiles"]:
+        lines += [f"## {each['operator']} {each['M']}x{each['N']}x{each['K']} on {each['gpus']} GPU"
+                  f"{'s' if each['gpus'] > 1 else ''}", "", "```", each["text"].rstrip(), "```", ""]
+    columns = ["operator", "algorithm", "initiator", "ranks", "issue"]
+    lines += ["## Runs", "", "| " + " | ".join([*columns, "outcome"]) + " |", "|---" * (len(columns) + 1) + "|"]
+    lines += ["| " + " | ".join([*(str(run[column]) for column in columns), word(run["exit_code"])]) + " |"
+              for run in results["runs"]]
+    return "\n".join(lines) + "\n"
 
 
 def main():
-    doctor = call(BINARIES / "syncopate", "doctor")[1]
+    begin = time.monotonic()
+    doctor = call(20, BINARIES / "syncopate", "doctor")[1]
     print(doctor, flush=True)
-    code, text, seconds = call(BINARIES / "cuda_gpu_test", f"--gtest_output=xml:{OUT / 'tests.xml'}")
-    print(text[-6000:], flush=True)
-    runs = list(run_all())
-    wrong = [run for run in runs if not run["right"]]
-    (OUT / "runs.json").write_text(json.dumps(
-        {"machine": platform.node() and platform.platform(), "doctor": doctor, "tests_exit_code": code,
-         "tests_seconds": round(seconds, 1), "runs": runs}, indent=1))
-    columns = ["operator", "algorithm", "initiator", "ranks", "issue", "right"]
-    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
-    lines += ["| " + " | ".join(str(run[column]) for column in columns) + " |" for run in runs]
-    (OUT / "runs.md").write_text("\n".join(lines) + f"\n\n```\n{doctor}```\n")
-    for run in wrong[:10]:
+    gpus = len(re.findall(r"^ *GPU \d+ .* SMs", doctor, re.MULTILINE))
+    if gpus == 0:
+        print("skipped: there is no GPU")
+        return 0
+    results = {"machine": platform.platform(), "doctor": doctor, "profiles": []}
+    for each in profiles(gpus):
+        results["profiles"].append(each)
+        shown(f"profile on {each['gpus']} GPU", each["exit_code"], each["text"], each["seconds"])
+    filters = ["--gtest_filter=-*EveryAlgorithm*:*BackToBack*"] if QUICK else []
+    results["tests"] = shown("tests", *call(110, BINARIES / "cuda_gpu_test", f"--gtest_output=xml:{OUT / 'tests.xml'}", *filters))
+    names = ["OneGpuForBoth.test_right"] if QUICK else []
+    results["python"] = shown("python", *call(150, "scripts/gpu/test_python.sh", *names))
+    results["runs"] = list(runs())
+    (OUT / "results.json").write_text(json.dumps(results, indent=1))
+    (OUT / "results.md").write_text(markdown(results))
+    codes = [run["exit_code"] for run in results["runs"]]
+    for run in [run for run in results["runs"] if run["exit_code"]][:10]:
         print(run)
-    print(f"{len(runs) - len(wrong)} of {len(runs)} runs right; tests exit code {code}, {seconds:.0f} s")
-    return 1 if wrong or code else 0
+    print(f"{codes.count(0)} runs right, {sum(1 for code in codes if code)} failed, {codes.count(None)} not run; "
+          f"tests {word(results['tests']['exit_code'])}, python {word(results['python']['exit_code'])}, profiles "
+          f"{', '.join(word(each['exit_code']) for each in results['profiles'])}; {time.monotonic() - begin:.0f} s")
+    all_codes = [*codes, results["tests"]["exit_code"], results["python"]["exit_code"],
+                 *(each["exit_code"] for each in results["profiles"])]
+    return 1 if any(all_codes) else 0
 
 
 if __name__ == "__main__":

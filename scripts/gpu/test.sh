@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: the GPU tests and `run --on gpu` of every operator, from the binaries of scripts/gpu/pack.sh.
-# Leaves runs.json, runs.md and tests.xml in ${OUT:-out/gpu}. Exits 1 if anything failed.
+# On a machine with GPUs: profiles of both operators, the GPU tests, the Python tests, and `run --on gpu` of every operator,
+# from the binaries and the package of scripts/gpu/pack.sh. Takes at most six minutes, with --quick two; leaves results.json,
+# results.md, tests.xml and python.log in ${OUT:-out/gpu}. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-out/gpu}
 mkdir -p "$out"
+export OUT=$out
 export LD_LIBRARY_PATH=$PWD/.deps/offline/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 exec python3 scripts/gpu/test.py .deps/offline/bin "$out" "$@"

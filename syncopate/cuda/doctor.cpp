@@ -96,8 +96,9 @@ std::string doctor(const DoctorOptions& options) {
   std::string text = describe_gpus(options, found) + describe_triton(options, found);
   text += line("works here", "compile, verify, show, run on CPU ranks");
   if (found.gpu && found.triton) {
-    text += line("", "run --on gpu --share: all ranks on GPU 0");
-    if (found.gpus > 1 && found.peers) text += line("", fmt::format("run --on gpu: up to {} ranks", found.gpus));
+    text += line("", "run --on gpu --share, profile --share: all ranks on GPU 0");
+    if (found.gpus > 1 && found.peers)
+      text += line("", fmt::format("run --on gpu, profile: up to {} ranks", found.gpus));
   } else {
     text += line("does not", fmt::format("run --on gpu: needs {}",
                                          found.gpu      ? "Triton"
