@@ -13,20 +13,24 @@ def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
     Memory order: every thread waits for the stores that it has issued through TMA (for their writes, not only for their
-    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over one
-    value of each thread is a barrier of the block, after which one thread's release covers the stores of all. It is a
-    sum and not a plain barrier because Triton does not pipeline loops that hold a barrier. Add the 0 to the address of
-    the flag: so the raise stays behind.
+    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over
+    values of all threads is a barrier of the block (in a block of one warp, bar.warp.sync is), after which one thread's
+    release covers the stores of all. It is a sum and not a plain barrier because Triton does not pipeline loops that
+    hold a barrier. Add the 0 to the slot of the flag: so the raise stays behind.
     """
     done = tl.inline_asm_elementwise(
         """
         {
             cp.async.bulk.wait_group    0;
             fence.proxy.async;
-            and.b32                     $0, $1, 0;
+            bar.warp.sync               0xffffffff;
+            and.b32                     $0, $4, 0;
+            and.b32                     $1, $5, 0;
+            and.b32                     $2, $6, 0;
+            and.b32                     $3, $7, 0;
         }
         """,
-        constraints="=r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=1)
+        constraints="=r,=r,=r,=r,r,r,r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=4)
     return tl.sum(done, axis=0)
 
 

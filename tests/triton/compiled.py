@@ -25,24 +25,29 @@ class Compiled:
     def count(self, instruction):
         return len(re.findall(re.escape(instruction), self.ptx))
 
+    def positions(self, text):
+        """Where `text` begins in the code."""
+        return [match.start() for match in re.finditer(re.escape(text), self.ptx)]
+
     def __str__(self):
         return (f"{self.registers} registers, {self.spill_bytes} bytes spilled, {self.shared_bytes} bytes shared, "
                 f"{self.count('wgmma.mma_async')} wgmma, {self.count('cp.async.bulk.tensor')} TMA")
 
 
-def argument_types(function, tile):
+def argument_types(function, tile, cut):
     """Types of the parameters: three bf16 tensors, the runtime's, sizes that are multiples of 16."""
     signature, constants, attributes = {}, {}, {}
-    tile = iter(tile)
+    constexprs = iter((*tile, cut))
     for i, parameter in enumerate(function.params):
         name = parameter.name
         if parameter.is_constexpr:
             signature[name] = "constexpr"
-            constants[(i,)] = next(tile)
+            constants[(i,)] = next(constexprs)
         elif name in RUNTIME_SCALARS:
             signature[name] = RUNTIME_SCALARS[name]
         else:
-            signature[name] = "*i64" if name.startswith("syncopate_") else "*bf16" if i < 3 else "i32"
+            tensor = i < 3 or name == "syncopate_staging"
+            signature[name] = "*bf16" if tensor else "*i64" if name.startswith("syncopate_") else "i32"
             attributes[(i,)] = ALIGNED
     return signature, constants, attributes
 
@@ -57,9 +62,9 @@ def spills_and_registers(ptx):
     return int(stores) + int(loads), int(re.search(r"Used (\d+) registers", report).group(1))
 
 
-def compile_kernel(function, tile, warps, stages):
-    """`tile` holds the values of the constexpr parameters, in order."""
-    signature, constants, attributes = argument_types(function, tile)
+def compile_kernel(function, tile, warps, stages, cut=False):
+    """`tile` holds the values of the kernel's own constexpr parameters, in order; `cut` is syncopate_cut."""
+    signature, constants, attributes = argument_types(function, tile, cut)
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
     kernel = triton.compile(source, target=GPUTarget("cuda", 90, 32),
                             options={"num_warps": warps, "num_stages": stages})

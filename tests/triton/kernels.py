@@ -24,3 +24,8 @@ def local_kernel(name):
 
 def fused_module(name):
     return load(FUSED / f"{name}.py")
+
+
+def sum_module(name):
+    """The fused kernel whose output is a sum over ranks."""
+    return load(FUSED / f"{name}_sum.py")

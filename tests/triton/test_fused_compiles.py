@@ -16,6 +16,7 @@ CONFIGURATIONS = [
 # Instructions that carry the work: the fused kernel must have as many as the local one.
 INSTRUCTIONS = ["wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "cp.async.cg"]
 TMA_LOAD, TMA_STORE = INSTRUCTIONS[1:3]
+MOST_SHARED = 227 * 1024  # bytes of shared memory that a block can have
 
 
 class FusedCompiles(unittest.TestCase):
@@ -56,6 +57,51 @@ class FusedCompiles(unittest.TestCase):
 
     def test_gemm_split_helper(self):
         self.compare("gemm_split_helper", descriptors=True)
+
+    def compare_sums(self, name, most_spilled, extra_shared=0):
+        """`most_spilled`: bytes, for each configuration, where slots keep all of their tile and where they may not."""
+        local = kernels.local_kernel(name)
+        fused = getattr(kernels.sum_module(name), f"{name}_fused")
+        for (tile, warps, stages), most in zip(CONFIGURATIONS, most_spilled):
+            before = compile_kernel(local, tile, warps, stages)
+            for cut in (False, True):
+                with self.subTest(kernel=name, tile=tile, warps=warps, stages=stages, cut=cut):
+                    after = compile_kernel(fused, tile, warps, stages, cut)
+                    print(f"{name} {tile}, {warps} warps, {stages} stages, a sum{', cut' if cut else ''}: {after}")
+                    self.assertLessEqual(after.spill_bytes, most[cut])
+                    self.assertLessEqual(after.shared_bytes, before.shared_bytes + extra_shared)
+                    self.assertLessEqual(after.shared_bytes, MOST_SHARED)
+                    for instruction in INSTRUCTIONS:
+                        self.assertEqual(after.count(instruction), before.count(instruction), instruction)
+                    self.assert_published_before_raised(after)
+
+    def assert_published_before_raised(self, compiled):
+        """Every release of a flag comes after the wait for the block's TMA stores, the fence and a barrier."""
+        waits = compiled.positions("cp.async.bulk.wait_group    0;")
+        raises = compiled.positions("release.add.u64")
+        self.assertGreater(len(raises), 0)
+        for raised in raises:
+            published = max(at for at in waits if at < raised)
+            between = compiled.ptx[published:raised]
+            fence, barrier = between.find("fence.proxy.async"), between.find("bar.sync")
+            self.assertTrue(0 < fence < barrier, between)
+
+    def test_sums_through_descriptors(self):
+        none = [(0, 0)] * len(CONFIGURATIONS)
+        self.compare_sums("gemm_split_helper", none)
+        # The flattened loop holds its buffers while the summands change their layout.
+        self.compare_sums("gemm", none, extra_shared=16 * 1024)
+
+    def test_summands_come_in_wide_loads_past_the_l1_cache(self):
+        for name in ("gemm", "gemm_split_helper"):
+            compiled = compile_kernel(getattr(kernels.sum_module(name), f"{name}_fused"), *CONFIGURATIONS[2])
+            # Two times, before and after the own value: a tile of 2-byte elements in loads of 16 bytes by 256 threads.
+            loads = 2 * (128 * 256 * 2) // (16 * 256)
+            self.assertIn(compiled.count("ld.global.cg.v4.b32"), (loads, 2 * loads), name)
+
+    def test_sums_through_pointers(self):
+        # A thread that holds 128 elements, and their addresses, has too few registers.
+        self.compare_sums("gemm_pointers", [(1300, 7000), (64, 2000), (1400, 7000)])
 
     def test_flattened_tile_loop_stays_flattened(self):
         # Triton fuses the tile loop with the K loop only if that is the one `for` in it. It peels a K step off for tiles

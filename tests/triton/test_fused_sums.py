@@ -1,0 +1,126 @@
+"""The emitted kernels with a reduced output in Triton's own interpreter: what they add, keep and raise.
+
+The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, and syncopate_publish
+has nothing to do. The order of waits and raises is tested in tests/emit/producer_test.cpp.
+"""
+import os
+import unittest
+
+os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+
+import numpy as np
+import triton
+import triton.language as tl
+
+import kernels
+from host_tensor import HostTensor
+
+M, N, K = 72, 64, 48  # the last tile row is not full
+TILE = (32, 32, 16, 2)
+EPOCH, PER_LAUNCH = 3, 2
+RANKS, FLAGS = 2, 8
+
+
+@triton.jit
+def look_once(flags, slot, expected, tile, record, time_limit):
+    missed = tl.load(flags + slot) < expected
+    tl.store(record, tile + 1, mask=missed)
+    return tl.where(missed, 0, 0)
+
+
+@triton.jit
+def nothing():
+    return 0
+
+
+class Tables:
+    """A random tile order: addends from rows of the staging buffer, signals, and slots that keep rows of their tile."""
+
+    def __init__(self, random, cut):
+        self.tiles, self.waits, self.addends, self.signals, self.slots = [], [], [], [], []
+        self.raised = np.zeros((RANKS, FLAGS), np.int64)
+        self.rows = 40
+        corners = [(row, column) for row in range(-(-M // TILE[0])) for column in range(N // TILE[1])]
+        for i in random.permutation(len(corners)):
+            first, last = corners[i][0] * TILE[0], min((corners[i][0] + 1) * TILE[0], M)
+            border = int(random.integers(first, last + 1)) if cut else last
+            for begin, end in ((first, border), (border, last)):
+                if begin < end:
+                    self.add(random, corners[i], (begin, end), (begin, end) if cut else (0, M))
+
+    def add(self, random, corner, rows, kept):
+        addends = []
+        for _ in range(random.integers(0, 3)):
+            count = int(random.integers(1, rows[1] - rows[0] + 1))
+            begin = int(random.integers(rows[0], rows[1] - count + 1))
+            addends.append((begin, begin + count, int(random.integers(0, self.rows - count + 1))))
+        own = int(random.integers(0, len(addends) + 1))
+        self.slots.append((corner, rows, addends))
+        row = [*corner, len(self.waits), len(self.waits)]
+        self.waits += [[0, PER_LAUNCH, PER_LAUNCH]] * bool(addends)
+        row += [row[-1], len(self.waits), len(self.addends), len(self.addends) + own]
+        self.addends += [[(place - begin) * N, begin * N, end * N] for begin, end, place in addends]
+        row += [len(self.addends), len(self.signals)]
+        for _ in range(random.integers(0, 3)):
+            home, flag = int(random.integers(RANKS)), int(random.integers(FLAGS))
+            self.signals.append([home, flag])
+            self.raised[home, flag] += 1
+        self.tiles.append(row + [len(self.signals), kept[0] * N, kept[1] * N])
+
+    def expected(self, own, staging):
+        result = own.copy()
+        for (_, column), (first, last), addends in self.slots:
+            columns = slice(column * TILE[1], (column + 1) * TILE[1])
+            for begin, end, place in addends:
+                result[begin:end, columns] += staging[place:place + end - begin, columns]
+        return result
+
+
+def table(rows):
+    return HostTensor(np.array(rows + [[-1] * len(rows[0])] if rows else [[-1]], np.int64))
+
+
+def run(name, tables, programs, cut, arrived=EPOCH * PER_LAUNCH):
+    """What the fused kernel leaves in c, what it should, the flags of each rank, and record[0]."""
+    module = kernels.sum_module(name)
+    module.syncopate_wait, module.syncopate_publish = look_once, nothing
+    generator = np.random.default_rng(1)
+    a, b = (generator.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N)))
+    staging = generator.integers(-9, 10, (tables.rows, N)).astype(np.float16)
+    c, record = HostTensor(np.full((M, N), np.nan, np.float16)), HostTensor(np.zeros(8, np.int64))
+    flags = HostTensor(np.zeros((RANKS, FLAGS), np.int64))
+    peers = HostTensor(flags.data_ptr() + 8 * FLAGS * np.arange(RANKS, dtype=np.int64))
+    getattr(module, f"{name}_fused")[(programs,)](
+        HostTensor(a), HostTensor(b), c, M, N, K, *TILE, syncopate_rank=0, syncopate_world_size=RANKS,
+        syncopate_tiles=table(tables.tiles), syncopate_tile_count=len(tables.tiles), syncopate_waits=table(tables.waits),
+        syncopate_flags=HostTensor(np.array([arrived], np.int64)),
+        syncopate_epoch=HostTensor(np.array([EPOCH], np.int64)), syncopate_record=record, syncopate_time_limit=10**9,
+        syncopate_staging=HostTensor(staging), syncopate_addends=table(tables.addends),
+        syncopate_signals=table(tables.signals), syncopate_peers=peers, syncopate_cut=cut)
+    return c.array, tables.expected(a @ b, staging), flags.array, record.array[0]
+
+
+class FusedSums(unittest.TestCase):
+
+    def test_adds_keeps_and_raises(self):
+        for name in kernels.NAMES:
+            for cut in (False, True):
+                for seed, programs in ((1, 1), (2, 3), (3, 40)):
+                    with self.subTest(kernel=name, cut=cut, seed=seed, programs=programs):
+                        tables = Tables(np.random.default_rng(seed), cut)
+                        result, expected, flags, missed = run(name, tables, programs, cut)
+                        self.assertEqual(missed, 0)
+                        np.testing.assert_array_equal(result, expected)
+                        np.testing.assert_array_equal(flags, tables.raised)
+                        self.assertGreater(len(tables.addends), 0)
+                        self.assertGreater(len(tables.signals), 0)
+
+    def test_waits_for_the_summands_of_this_launch(self):
+        for name in kernels.NAMES:
+            tables = Tables(np.random.default_rng(4), cut=False)
+            with self.subTest(kernel=name):
+                self.assertGreater(run(name, tables, 2, False, EPOCH * PER_LAUNCH - 1)[3], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
