@@ -385,22 +385,22 @@ class FormCheck {
     const Buffer& reduced = plan_.buffer(reduced_);
     check_waits(rank, slot.sum_waits, name);
     check_raises(slot.signals, name);
-    if (slot.kept.dimensions() > 0) check_contiguous(reduced, slot.kept, name);
+    if (slot.kept.dimensions() > 0) box_is_good(reduced, slot.kept, name);
     require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
             "{} adds its own value at place {} of {} addends", name, slot.own_place, slot.addends.size());
     if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name)) return;
     for (const Addend& addend : slot.addends) {
-      check_contiguous(reduced, addend.target, name);
-      check_contiguous(plan_.buffer(staging_), addend.source, name);
-      require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name,
-              addend.source, addend.target);
+      if (box_is_good(reduced, addend.target, name) && box_is_good(plan_.buffer(staging_), addend.source, name))
+        require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name,
+                addend.source, addend.target);
     }
   }
 
   template <typename Owner>
-  void check_contiguous(const Buffer& buffer, const Region& region, Owner&& name) {
-    if (!region_is_good(buffer, region, name)) return;
-    require(runs_of(region, buffer.shape) <= 1, "{}: {}{} is not contiguous in memory", name, buffer.name, region);
+  bool box_is_good(const Buffer& buffer, const Region& region, Owner&& name) {
+    return region_is_good(buffer, region, name) &&
+           require(runs_of(region, buffer.shape) <= 1, "{}: {}{} is not contiguous in memory", name, buffer.name,
+                   region);
   }
 
   template <typename Owner>
