@@ -61,7 +61,6 @@ class SumEditor::Impl {
       reject(function_.name_range, fmt::format("kernel {} stores nothing to '{}'", function_.name, parameter_),
              "the kernel must store its summands there");
     for (const Store& store : stores) add_site(store);
-    check_ways(tile_body());
     if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < sites_.back().statement->range.begin)
       slot_ = "syncopate_current";
   }
@@ -166,20 +165,6 @@ class SumEditor::Impl {
     if (column == space && (after.empty() || after.front() == '#')) return;
     reject(statement.range, fmt::format("this store to '{}' shares its line with other code", parameter_),
            "put it on a line of its own");
-  }
-
-  /// Every tile must come to the lines around its stores.
-  void check_ways(const Body& body) const {
-    for (const auto& statement : body) {
-      const bool leaves = statement->kind == StatementKind::break_ || statement->kind == StatementKind::continue_ ||
-                          (statement->kind == StatementKind::return_ && statement != function_.body.back());
-      if (leaves && statement->range.begin < last_->range.end)
-        reject(statement->range, fmt::format("a tile may end here, before its stores to '{}'", parameter_),
-               "put what follows under the opposite condition");
-      if (statement->kind != StatementKind::if_) continue;
-      check_ways(statement->body);
-      check_ways(statement->orelse);
-    }
   }
 
   // ---- How they are edited ----

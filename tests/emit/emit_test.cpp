@@ -354,6 +354,181 @@ TEST(Emit, TwoSpacesAreKeptAndFilesMayLackTheLastNewline) {
                         "    syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 3\n"));
 }
 
+// ---- Sums over ranks ----
+
+/// The fused kernel f whose output `c` is a sum over ranks; `body` is the tile's.
+std::string emit_sum(const std::string& body, const std::string& before = "") {
+  std::string text = before + "@triton.jit\ndef f(c, n, B: tl.constexpr):\n    pid = tl.program_id(0)\n";
+  for (std::size_t begin = 0; begin < body.size();) {
+    const std::size_t end = std::min(body.find('\n', begin), body.size());
+    text += "    " + body.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  return emit_fused(read(kImports + text, "f"), "c").text;
+}
+
+std::string sum_function(const std::string& body) {
+  const std::string file = emit_sum(body);
+  return file.substr(file.find("def f_fused("));
+}
+
+void expect_sum_error(const std::string& body, int line, int column, const std::string& problem,
+                      const std::string& remedy, const std::string& before = "") {
+  try {
+    static_cast<void>(emit_sum(body, before));
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where(), (SourceLocation{"folder/k.py", line, column})) << error.what();
+    EXPECT_EQ(error.problem(), problem);
+    EXPECT_EQ(error.remedy(), remedy);
+  }
+}
+
+TEST(EmitSum, StoresThroughPointers) {
+  EXPECT_EQ(
+      sum_function("at = pid * B + tl.arange(0, B)\n"
+                   "value = at * 2.0\n"
+                   "# What every rank\n"
+                   "# contributes.\n"
+                   "tl.store(c + at, value, mask=at < n)  # done\n"),
+      "def f_fused(c, n, B: tl.constexpr,\n"
+      "            syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
+      "            syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit, syncopate_staging,\n"
+      "            syncopate_addends, syncopate_signals, syncopate_peers, syncopate_cut: tl.constexpr):\n"
+      "    syncopate_launch = tl.load(syncopate_epoch)\n"
+      "    syncopate_slot = tl.program_id(0)\n"
+      "    while syncopate_slot < syncopate_tile_count:\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 12\n"
+      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
+      "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+      "        at = pid * B + tl.arange(0, B)\n"
+      "        value = at * 2.0\n"
+      "        syncopate_entry = syncopate_row + 1\n"
+      "        syncopate_raise_late(syncopate_entry, syncopate_slot, 12, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, "
+      "syncopate_flags,\n"
+      "                                                    syncopate_launch, syncopate_slot, syncopate_record,\n"
+      "                                                    syncopate_time_limit)\n"
+      "        # What every rank\n"
+      "        # contributes.\n"
+      "        syncopate_pointers = (c + at)\n"
+      "        syncopate_value = syncopate_sum_at(value, syncopate_pointers, c, at < n, syncopate_entry, "
+      "syncopate_arrived,\n"
+      "                                           syncopate_staging, syncopate_addends)\n"
+      "        if syncopate_cut:\n"
+      "            syncopate_kept_here = syncopate_kept(syncopate_pointers, c, syncopate_entry)\n"
+      "            tl.store(syncopate_pointers, syncopate_value, mask=(at < n) & syncopate_kept_here)\n"
+      "        else:\n"
+      "            tl.store(syncopate_pointers, syncopate_value, mask=at < n)  # done\n"
+      "        syncopate_raise_early(syncopate_entry, syncopate_slot, 12, syncopate_tile_count, "
+      "syncopate_signals,\n"
+      "                              syncopate_peers)\n"
+      "        syncopate_slot += tl.num_programs(0)\n");
+}
+
+TEST(EmitSum, MasksOfEveryForm) {
+  const auto stored = [](const std::string& rest) {
+    return sum_function("at = c + pid * B + tl.arange(0, B)\ntl.store(at, 1.0" + rest + ")\n");
+  };
+  const std::string kept = "            tl.store(at, syncopate_value";
+  EXPECT_THAT(stored(""), HasSubstr(kept + ", mask=syncopate_kept_here)\n"));
+  EXPECT_THAT(stored(""), HasSubstr("syncopate_sum_at(1.0, at, c, True, syncopate_entry"));
+  EXPECT_THAT(stored(", None"), HasSubstr(kept + ", syncopate_kept_here)\n"));
+  EXPECT_THAT(stored(", cache_modifier='.cs'"),
+              HasSubstr(kept + ", cache_modifier='.cs', mask=syncopate_kept_here)\n"));
+  EXPECT_THAT(stored(", (n > 2) & (n < 9)"), HasSubstr(kept + ", (n > 2) & (n < 9) & syncopate_kept_here)\n"));
+  EXPECT_THAT(stored(", (n > 2) | (n < 9)"), HasSubstr(kept + ", ((n > 2) | (n < 9)) & syncopate_kept_here)\n"));
+}
+
+TEST(EmitSum, StoresThroughDescriptors) {
+  const std::string text = sum_function(
+      "out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\n"
+      "place = [pid * B, 0]\n"
+      "if n > 2:\n"
+      "    out.store(value=tl.zeros([B, B], tl.float32), offsets=place)\n"
+      "else:\n"
+      "    tl.store_tensor_descriptor(out, [pid * B, 0], tl.zeros([B, B], tl.float32))\n");
+  EXPECT_THAT(text, HasSubstr("                                                    syncopate_time_limit)\n"
+                              "        if n > 2:\n"
+                              "            syncopate_value = syncopate_sum_block(tl.zeros([B, B], tl.float32), out, "
+                              "place[0], place[1],\n"));
+  EXPECT_THAT(text, HasSubstr("            if syncopate_cuts_block(syncopate_value, out, place[0], syncopate_entry, "
+                              "syncopate_cut):\n"
+                              "                syncopate_store_kept(c, syncopate_value, out, place[0], place[1], "
+                              "syncopate_entry)\n"
+                              "            else:\n"
+                              "                out.store(value=syncopate_value, offsets=place)\n"
+                              "        else:\n"));
+  EXPECT_THAT(text, HasSubstr("                tl.store_tensor_descriptor(out, [pid * B, 0], syncopate_value)\n"
+                              "        syncopate_raise_early("));
+}
+
+TEST(EmitSum, OnlyTheHelpersThatAreUsed) {
+  const std::string pointers = emit_sum("tl.store(c + pid * B + tl.arange(0, B), 1.0)\n");
+  EXPECT_THAT(pointers, HasSubstr("def syncopate_sum_at("));
+  EXPECT_THAT(pointers, HasSubstr("def syncopate_elsewhere("));
+  EXPECT_THAT(pointers, Not(HasSubstr("def syncopate_sum_block(")));
+  const std::string blocks = emit_sum(
+      "out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\n"
+      "out.store([pid * B, 0], tl.zeros([B, B], tl.float32))\n");
+  EXPECT_THAT(blocks, HasSubstr("def syncopate_sum_block("));
+  EXPECT_THAT(blocks, Not(HasSubstr("def syncopate_elsewhere(")));
+  for (const std::string& text : {pointers, blocks}) {
+    EXPECT_THAT(text, HasSubstr("def " + std::string(kPublishHelper) + "("));
+    EXPECT_THAT(text, HasSubstr("def " + std::string(kRaiseHelper) + "("));
+  }
+}
+
+TEST(EmitSum, AWhileLoopThatAdvancesBeforeItStores) {
+  const std::string text = emit_fused(read(kImports + std::string("@triton.jit\n"
+                                                                  "def f(c, n, B: tl.constexpr):\n"
+                                                                  "    t = tl.program_id(0)\n"
+                                                                  "    while t < n:\n"
+                                                                  "        row = t % 4\n"
+                                                                  "        t += tl.num_programs(0)\n"
+                                                                  "        tl.store(c + row * B, 1.0)\n"),
+                                           "f"),
+                                      "c")
+                               .text;
+  EXPECT_THAT(text, HasSubstr("        syncopate_current = syncopate_slot\n"));
+  EXPECT_THAT(text, HasSubstr("syncopate_raise_early(syncopate_entry, syncopate_current, "));
+  EXPECT_THAT(text, HasSubstr("syncopate_raise_late(syncopate_entry, syncopate_current, "));
+}
+
+TEST(EmitSum, DefaultsOfParameters) {
+  const std::string text = emit_fused(read(kImports + std::string("@triton.jit\n"
+                                                                  "def f(c, B: tl.constexpr = 16):\n"
+                                                                  "    pid = tl.program_id(0)\n"
+                                                                  "    tl.store(c + pid * B + tl.arange(0, B), 1.0)\n"),
+                                           "f"),
+                                      "c")
+                               .text;
+  EXPECT_THAT(text, HasSubstr("syncopate_peers=None,"));
+  EXPECT_THAT(text, HasSubstr("syncopate_cut: tl.constexpr = None):\n"));
+}
+
+TEST(EmitSum, StoresThatCannotBeEdited) {
+  expect_sum_error("put(c + pid)\n", 5, 5, "a helper stores to 'c', which is a sum over ranks",
+                   "let the helper return the value, and store it in f itself",
+                   "@triton.jit\ndef put(at):\n    tl.store(at, 1.0)\n");
+  expect_sum_error("x = tl.store(c + pid, 1.0)\n", 6, 9, "this store to 'c' is part of a larger expression",
+                   "make it a statement of its own");
+  expect_sum_error("if n > 2: tl.store(c + pid, 1.0)\n", 6, 15, "this store to 'c' shares its line with other code",
+                   "put it on a line of its own");
+  expect_sum_error(
+      "out = tl.make_tensor_descriptor(c, [n, n, n], [n * n, n, 1], [B, B, B])\n"
+      "out.store([pid, 0, 0], tl.zeros([B, B, B], tl.float32))\n",
+      7, 5, "this stores to 'c', which is a sum over ranks, through a descriptor of 3 dimensions",
+      "use a descriptor of 2 dimensions, or pointers");
+  expect_sum_error(
+      "tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B]).store([pid, 0], tl.zeros([B, B], tl.float32))\n", 6, 5,
+      "a descriptor without a name stores to what is a sum over ranks", "give the descriptor a name of its own");
+  expect_sum_error("out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\nout.load([pid, 0])\n", 4, 5,
+                   "kernel f stores nothing to 'c'", "the kernel must store its summands there");
+}
+
 TEST(Emit, SchedulerStatementsNeedTheirOwnLines) {
   expect_error(std::string(kImports) +
                    "@triton.jit\n"

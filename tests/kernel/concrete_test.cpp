@@ -352,6 +352,80 @@ TEST(ConcreteWorker, ABlockedKernelCannotBeRunToItsEnd) {
   EXPECT_THROW(run_to_end(lower_text(kWaiting), arguments, {0}, {1}, memory), InternalError);
 }
 
+TEST(ConcreteWorker, ARaiseIsAStepOfItsOwn) {
+  struct Raises : FakeMemory {
+    void raise(int buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where) override {
+      seen.push_back({buffer, home, slot, where.line});
+    }
+    std::vector<std::array<std::int64_t, 4>> seen;
+  } memory;
+  const int out = memory.add(Dtype::int32, 4);
+  const int peers = memory.add(Dtype::int64, 8);
+  const auto program = lower_text(
+      "@triton.jit\n"
+      "def kernel(out, peers, n):\n"
+      "    tl.store(out, 1)\n"
+      "    syncopate_raise(peers + 1, n, 3 + syncopate_publish())\n"
+      "    syncopate_raise(peers, slot=n * 2, home=2)\n");
+  Worker worker(program, {{"out", memory.argument(out)}, {"peers", memory.argument(peers)}, {"n", std::int64_t{4}}},
+                {0}, {1}, memory);
+  EXPECT_EQ(worker.step(), Worker::State::running);
+  EXPECT_EQ(memory.accesses.size(), 1U);
+  EXPECT_TRUE(memory.seen.empty());
+  EXPECT_EQ(worker.step(), Worker::State::running);
+  EXPECT_EQ(memory.seen, (std::vector<std::array<std::int64_t, 4>>{{peers, 5, 3, 6}}));
+  EXPECT_EQ(worker.step(), Worker::State::running);
+  EXPECT_EQ(memory.seen.back(), (std::array<std::int64_t, 4>{peers, 2, 8, 7}));
+  EXPECT_EQ(worker.step(), Worker::State::finished);
+  EXPECT_EQ(memory.accesses.size(), 1U) << "the table of peers is not read";
+}
+
+TEST(ConcreteWorker, AnEnvironmentWithoutRaises) {
+  FakeMemory memory;
+  const int peers = memory.add(Dtype::int64, 8);
+  EXPECT_THROW(run_text("@triton.jit\ndef kernel(peers):\n    syncopate_raise(peers, 0, 0)\n",
+                        {{"peers", memory.argument(peers)}}, memory),
+               InternalError);
+}
+
+TEST(ConcreteMemory, DistancesBetweenPointers) {
+  FakeMemory memory;
+  const int from = memory.add(Dtype::bf16, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9});
+  const int to = memory.add(Dtype::bf16, 10);
+  const int out = memory.add(Dtype::int64, std::vector<double>(5, -1));
+  run_text(
+      "@triton.jit\n"
+      "def kernel(a, b, out):\n"
+      "    at = a + 3 + tl.arange(0, 4)\n"
+      "    tl.store(out + tl.arange(0, 4), syncopate_elements(at, a + 1))\n"
+      "    tl.store(out + 4, syncopate_elements(a, a + 2))\n"
+      "    tl.store(syncopate_elsewhere(at, a, b) + 2, tl.load(at))\n",
+      {{"a", memory.argument(from)}, {"b", memory.argument(to)}, {"out", memory.argument(out)}}, memory);
+  EXPECT_EQ(memory.values(out), (std::vector<double>{2, 3, 4, 5, -2}));
+  EXPECT_EQ(memory.values(to), (std::vector<double>{0, 0, 0, 0, 0, 3, 4, 5, 6, 0}));
+}
+
+TEST(ConcreteMemory, DistancesThatMeanNothing) {
+  const auto error = [](const std::string& expression) {
+    FakeMemory memory;
+    const int a = memory.add(Dtype::bf16, 4);
+    const int b = memory.add(Dtype::bf16, 4);
+    const int wide = memory.add(Dtype::fp32, 4);
+    try {
+      run_text("@triton.jit\ndef kernel(a, b, wide):\n    x = " + expression + "\n",
+               {{"a", memory.argument(a)}, {"b", memory.argument(b)}, {"wide", memory.argument(wide)}}, memory);
+    } catch (const UserError& caught) {
+      EXPECT_EQ(caught.where().line, 5);
+      return caught.problem();
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error("syncopate_elements(a, b)"), "the distance between pointers into different tensors");
+  EXPECT_EQ(error("syncopate_elements(3, b)"), "the distance of a Python integer from a scalar of pointers to bf16");
+  EXPECT_EQ(error("syncopate_elsewhere(a, a, wide)"),
+            "a scalar of pointers to fp32 in place of a scalar of pointers to bf16");
+}
+
 TEST(ConcreteWorker, TheGridHasThreeAxes) {
   FakeMemory memory;
   const int out = memory.add(Dtype::int32, 6);

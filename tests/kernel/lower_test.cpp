@@ -31,6 +31,16 @@ double result_of(const std::string& body, std::int64_t n = 5) {
   return run_with(text + "    tl.store(out, r)\n", n, 1)[0];
 }
 
+TEST(LowerExpression, StridesAndBitWidths) {
+  const std::string make = "x = tl.make_tensor_descriptor(out, [n, n + 1], [n + 2, 1], [4, 8])\n";
+  EXPECT_EQ(result_of(make + "r = x.strides[0] * 100 + x.strides[-1]\n"), 701);
+  EXPECT_EQ(result_of(make + "r = x.shape[1] * 100 + x.block_shape[1]\n"), 608);
+  EXPECT_EQ(result_of(make + "r = x.dtype.primitive_bitwidth\n"), 32);
+  EXPECT_EQ(
+      result_of("r = out.dtype.element_ty.primitive_bitwidth + tl.zeros((1,), tl.bfloat16).dtype.primitive_bitwidth\n"),
+      48);
+}
+
 TEST(LowerControl, Branches) {
   const std::string body = "if n < 0:\n  r = 1\nelif n == 0:\n  r = 2\nelse:\n  r = 3\n";
   EXPECT_EQ(result_of(body, -4), 1);
