@@ -57,8 +57,8 @@ void find_all(void* library, Driver& driver) {
   find(library, driver.stream_query, "cuStreamQuery");
   find(library, driver.stream_synchronize, "cuStreamSynchronize");
   find(library, driver.stream_wait_event, "cuStreamWaitEvent");
-  find(library, driver.stream_wait_value_64, "cuStreamWaitValue64_v2");
   find(library, driver.stream_write_value_64, "cuStreamWriteValue64_v2");
+  find(library, driver.stream_batch_memory_operations, "cuStreamBatchMemOp_v2");
   find(library, driver.stream_begin_capture, "cuStreamBeginCapture_v2");
   find(library, driver.stream_end_capture, "cuStreamEndCapture");
   find(library, driver.stream_is_capturing, "cuStreamIsCapturing");

@@ -52,6 +52,21 @@ inline constexpr unsigned kWaitGreaterOrEqual = 0;
 /// Everything before the write on its stream is visible, system-wide, before the value is.
 inline constexpr unsigned kWriteAfterAllBefore = 0;
 
+/// CUstreamBatchMemOpParams: a wait for a 64-bit word, or a write of one.
+struct MemoryOperation {
+  static constexpr int kWait = 4;
+  static constexpr int kWrite = 5;
+  int kind = kWait;
+  DevicePointer address = 0;
+  std::uint64_t value = 0;
+  unsigned flags = 0;
+  DevicePointer alias = 0;
+  std::uint64_t padding = 0;
+};
+static_assert(sizeof(MemoryOperation) == 48);
+/// The most of them in one call.
+inline constexpr std::size_t kMostMemoryOperations = 256;
+
 /// CUipcMemHandle: names an allocation to other processes of the machine.
 struct MemoryHandle {
   std::array<char, 64> bytes{};
@@ -148,8 +163,9 @@ struct Driver {
   Result (*stream_query)(Stream stream);
   Result (*stream_synchronize)(Stream stream);
   Result (*stream_wait_event)(Stream stream, Event event, unsigned flags);
-  Result (*stream_wait_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
   Result (*stream_write_value_64)(Stream stream, DevicePointer address, std::uint64_t value, unsigned flags);
+  /// One after the other, in their order; captured as one node of a graph.
+  Result (*stream_batch_memory_operations)(Stream stream, unsigned count, MemoryOperation* operations, unsigned flags);
   Result (*stream_begin_capture)(Stream stream, int mode);
   Result (*stream_end_capture)(Stream stream, Graph* graph);
   Result (*stream_is_capturing)(Stream stream, int* status);

@@ -71,17 +71,12 @@ KernelArguments::KernelArguments(const Plan& plan, const std::vector<ParameterTy
   check_internal(values_.size() == kernel.parameters.size(), "the compiled kernel has more parameters than the plan");
   values_.push_back(scratch);
   values_.push_back(0);  // of profiles
+  for (std::uint64_t& value : values_) pointers_.push_back(&value);
 }
 
 void KernelArguments::set_buffer(int buffer, DevicePointer address) {
   const int position = position_[static_cast<std::size_t>(buffer)];
   if (position >= 0) values_[static_cast<std::size_t>(position)] = address;
-}
-
-void** KernelArguments::pointers() {
-  pointers_.clear();
-  for (std::uint64_t& value : values_) pointers_.push_back(&value);
-  return pointers_.data();
 }
 
 }  // namespace syncopate::cuda

@@ -33,9 +33,12 @@ class KernelArguments {
   KernelArguments(const Plan& plan, const std::vector<ParameterType>& signature, const CompiledKernel& kernel,
                   const RuntimeValues& runtime, DevicePointer scratch);
 
+  KernelArguments(const KernelArguments&) = delete;
+  KernelArguments& operator=(const KernelArguments&) = delete;
+
   void set_buffer(int buffer, DevicePointer address);
   /// Pointers to the values, for the driver; valid as long as this object stays where it is.
-  void** pointers();
+  void** pointers() { return pointers_.data(); }
 
  private:
   std::vector<std::uint64_t> values_;  ///< each argument in 8 bytes of its own

@@ -129,7 +129,9 @@ InstantGpu::InstantGpu() : driver_(std::make_shared<Driver>()) {
   driver.stream_query = [](Stream) -> Result { return kSuccess; };
   driver.stream_synchronize = [](Stream) -> Result { return kSuccess; };
   driver.stream_wait_event = [](Stream, Event, unsigned) -> Result { return kSuccess; };
-  driver.stream_wait_value_64 = [](Stream, DevicePointer, std::uint64_t, unsigned) -> Result { return kSuccess; };
+  driver.stream_batch_memory_operations = [](Stream, unsigned, MemoryOperation*, unsigned) -> Result {
+    return kSuccess;
+  };
   driver.stream_write_value_64 = Calls::write_value;
   driver.stream_is_capturing = Calls::is_capturing;
   driver.thread_exchange_capture_mode = [](int*) -> Result { return kSuccess; };

@@ -48,18 +48,30 @@ struct SimulatedCalls {
     return kSuccess;
   }
 
-  static Result wait_value(Stream stream, DevicePointer address, std::uint64_t value, unsigned) {
-    gpu().check_memory(address, sizeof value);
-    gpu().enqueue(stream, [=] { return *pointer<std::uint64_t>(address) >= value ? Progress::done : Progress::none; });
-    return kSuccess;
-  }
-
   static Result write_value(Stream stream, DevicePointer address, std::uint64_t value, unsigned) {
     gpu().check_memory(address, sizeof value);
     gpu().enqueue(stream, [=] {
       *pointer<std::uint64_t>(address) = value;
       return Progress::done;
     });
+    return kSuccess;
+  }
+
+  static Result operate(Stream stream, unsigned count, MemoryOperation* given, unsigned) {
+    if (count == 0 || count > kMostMemoryOperations) throw std::runtime_error("a batch is empty or too long");
+    const std::vector<MemoryOperation> all(given, given + count);
+    for (const MemoryOperation& each : all) gpu().check_memory(each.address, sizeof each.value);
+    SimulatedGpu::Operation operation;
+    operation.make = [all] {
+      return [all, next = std::size_t{0}]() mutable {
+        const MemoryOperation& each = all[next];
+        auto* word = pointer<std::uint64_t>(each.address);
+        if (each.kind == MemoryOperation::kWait && *word < each.value) return Progress::none;
+        if (each.kind == MemoryOperation::kWrite) *word = each.value;
+        return ++next == all.size() ? Progress::done : Progress::some;
+      };
+    };
+    gpu().enqueue(stream, std::move(operation));
     return kSuccess;
   }
 
@@ -246,7 +258,7 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
   };
   driver.stream_synchronize = Calls::synchronize;
   driver.stream_wait_event = Calls::wait_event;
-  driver.stream_wait_value_64 = Calls::wait_value;
+  driver.stream_batch_memory_operations = Calls::operate;
   driver.stream_write_value_64 = Calls::write_value;
   driver.stream_begin_capture = Calls::begin_capture;
   driver.stream_end_capture = Calls::end_capture;
