@@ -129,16 +129,19 @@ def call(name, *arguments):
 def check(function, *arguments):
     """Calls a function of the library whose last parameter is for the error; raises what it reports."""
     error = ctypes.c_void_p()
-    code = function(*arguments, ctypes.byref(error))
-    if code == OK:
-        return
+    if function(*arguments, ctypes.byref(error)) != OK:
+        raise taken(error)
+
+
+def taken(error):
+    """The exception for what a function that failed left in `error`, which is freed and emptied."""
     if not error:
-        raise MemoryError("not enough memory")
+        return MemoryError("not enough memory")
     try:
-        exception = _exception(error)
+        return _exception(error)
     finally:
         library.syncopate_error_free(error)
-    raise exception
+        error.value = None
 
 
 def text_of(name, *arguments):

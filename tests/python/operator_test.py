@@ -160,6 +160,129 @@ class StandIn(unittest.TestCase):
             self.assertEqual(str(outcome), "the plan has 2 ranks and the group 3 processes; compile it with {'ranks': 3}")
 
 
+class Tensor:
+    """As much of a torch tensor as calls look at."""
+
+    dtype, device = "torch.bfloat16", types.SimpleNamespace(type="cuda", index=3)
+
+    def __init__(self, shape, address=0x1000):
+        self.shape, self.address = tuple(shape), address
+
+    def data_ptr(self):
+        return self.address
+
+    def stride(self):
+        return (self.shape[1], 1)
+
+    def __getitem__(self, region):
+        return Tensor([len(range(*each.indices(size))) for each, size in zip(region, self.shape)], self.address)
+
+
+class Connected(syncopate.Operator):
+    """An operator that is prepared and connected as soon as anyone asks, on no GPU."""
+
+    def _prepare(self, options, device):
+        self.device, self._handle, self._finalizer = types.SimpleNamespace(index=3), 7, lambda: None
+        return b"handle"
+
+    def _connect(self, handles):
+        self.handles = handles
+
+    def _view(self, name, part):
+        return self._views.setdefault(name, Tensor(self._buffers[name].shape))
+
+
+class Calls(unittest.TestCase):
+    """What a call does beside the launch, which a stand-in makes."""
+
+    def setUp(self):
+        self.before, self.library_call = sys.modules.get("torch"), _library.call
+        self.bound, self.launches = [], []
+        sys.modules["torch"] = types.SimpleNamespace(
+            _C=types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 100 + device), bfloat16="torch.bfloat16",
+            empty=lambda shape, **_: Tensor(shape, 0x9000))
+        _library.call = self.call
+
+    def tearDown(self):
+        _library.call = self.library_call
+        if self.before is None:
+            sys.modules.pop("torch", None)
+        else:
+            sys.modules["torch"] = self.before
+
+    def call(self, name, *arguments):
+        if name != "operator_bind":
+            return self.library_call(name, *arguments)
+        self.bound.append(arguments[1])
+
+    def operator(self, name="ag_gemm", launch=None):
+        group = types.SimpleNamespace(rank=1, size=2, all_gather=lambda item: [item, item])
+        plan = syncopate.compile(SOURCE / f"operators/{name}.toml", {"ranks": 2})
+        op = Connected(plan, group=group, cache="none")
+        op._call = launch or (lambda *arguments: self.launches.append(arguments[:2]) or _library.OK)
+        return op
+
+    def test_a_launch_is_given_to_torchs_current_stream(self):
+        op = self.operator()
+        op(b=Tensor(op._buffers["b"].shape))
+        op()
+        self.assertEqual(self.launches, [(7, 103), (7, 103)])
+
+    def test_a_torch_without_raw_streams(self):
+        sys.modules["torch"]._C = types.SimpleNamespace()
+        sys.modules["torch"].cuda = types.SimpleNamespace(
+            current_stream=lambda device: types.SimpleNamespace(cuda_stream=200 + device))
+        op = self.operator()
+        op(b=Tensor(op._buffers["b"].shape))
+        self.assertEqual(self.launches, [(7, 203)])
+
+    def test_the_same_output_until_another_is_passed(self):
+        op = self.operator()
+        weight, own = Tensor(op._buffers["b"].shape), Tensor(op._buffers["c"].shape, 0x5000)
+        first = op(b=weight)
+        self.assertEqual((first.address, first.shape), (0x9000, tuple(op._buffers["c"].shape)))
+        self.assertIs(op(b=weight), first)
+        self.assertEqual(self.bound, [b"b", b"c"])
+        self.assertEqual(op(c=own).address, 0x5000)
+        self.assertEqual(op().address, 0x5000)
+        self.assertEqual(len(self.bound), 3)
+
+    def test_a_tensor_whose_memory_moved_is_bound_again(self):
+        op = self.operator()
+        weight = Tensor(op._buffers["b"].shape)
+        op(b=weight)
+        weight.address = 0x2000
+        op(b=weight)
+        self.assertEqual(self.bound, [b"b", b"c", b"b"])
+
+    def test_a_reduced_output_is_the_ranks_rows(self):
+        op = self.operator("gemm_rs")
+        out = op(a=Tensor(op._buffers["a"].shape), b=Tensor(op._buffers["b"].shape))
+        rows, columns = op._buffers["c"].shape
+        self.assertEqual(out.shape, (rows // 2, columns))
+
+    def test_an_input_that_was_never_passed(self):
+        with self.assertRaisesRegex(syncopate.Error, "tensor b was never passed"):
+            self.operator()()
+        self.assertEqual(self.launches, [])
+
+    def test_what_a_failed_launch_says_is_raised_each_time(self):
+        real = _library.library.syncopate_operator_call
+        codes = [_library.USER_ERROR, _library.USER_ERROR, _library.OUT_OF_MEMORY]
+
+        def launch(handle, stream, error):
+            if codes.pop(0) == _library.USER_ERROR:
+                return real(None, stream, error)
+            return _library.OUT_OF_MEMORY  # no memory even for the message
+
+        op = self.operator(launch=launch)
+        weight = Tensor(op._buffers["b"].shape)
+        for _ in range(2):
+            with self.assertRaisesRegex(syncopate.Error, "op is NULL"):
+                op(b=weight)
+        self.assertRaises(MemoryError, op, b=weight)
+
+
 class Dlpack(unittest.TestCase):
     def tensor(self, dtype="torch.bfloat16", device="cuda", index=1):
         return types.SimpleNamespace(
