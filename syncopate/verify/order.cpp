@@ -39,7 +39,7 @@ Order::Order(const PlanIndex& index, std::span<const Step> steps)
   clocks_.assign(rows_ * kLaunches * agents_, 0);
   worker_clocks_.resize(agents_);
   for (const Step& step : steps) take({step.event, step.launch});
-  worker_clocks_ = {};
+  worker_clocks_ = std::vector<Clock>();
 }
 
 /// A wait may ask for less than all raises of a signal; that tells something only if one agent makes them.
@@ -206,6 +206,7 @@ void Order::take_slot(const Moment& moment) {
   for (const Wait& wait : slot.sum_waits) learn(clock, wait, moment.launch);
   end_slot(clock, moment);
   note_raises(slot.signals, clock, moment.launch);
+  if (index_.position_of(moment.event) + 1 == index_.length_of(index_.agent_of(moment.event))) clock = Clock();
 }
 
 void Order::note_raises(const std::vector<int>& signals, std::span<const std::int32_t> clock, int launch) {
