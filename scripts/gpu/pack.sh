@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts what a GPU machine without registries needs into .deps/offline (ignored by git): the binaries and the Python package,
 # built here, and the shared libraries that such a machine may lack. There: scripts/gpu/test.sh.
-#   scripts/gpu/pack.sh [BUILD_FOLDER]    default build/release; built: syncopate, cuda_gpu_test, syncopate_python
+#   scripts/gpu/pack.sh [BUILD_FOLDER]    default build/release; built: syncopate, cuda_gpu_test, launch_cost, syncopate_python
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}
@@ -10,7 +10,7 @@ to=.deps/offline
 [ -e "$build/python/syncopate/libsyncopate.so" ] || { echo "pack: syncopate_python is not built in $build" >&2; exit 1; }
 rm -rf "$to/bin" "$to/lib"
 mkdir -p "$to/bin" "$to/lib"
-for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test"; do
+for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test" "$build/bench/launch_cost"; do
   [ -x "$binary" ] || { echo "pack: $binary is not built" >&2; exit 1; }
   strip -o "$to/bin/$(basename "$binary")" "$binary"
   # The C and C++ runtimes stay behind: a newer system has newer ones, which serve older binaries.

@@ -97,6 +97,7 @@ def markdown(results):
     for each in results["profiles"]:
         lines += [f"## {each['operator']} {each['M']}x{each['N']}x{each['K']} on {each['gpus']} GPU"
                   f"{'s' if each['gpus'] > 1 else ''}", "", "```", each["text"].rstrip(), "```", ""]
+    lines += ["## What launches cost the host", "", "```", results["launch_cost"]["text"].rstrip(), "```", ""]
     columns = ["operator", "algorithm", "initiator", "ranks", "issue"]
     lines += ["## Runs", "", "| " + " | ".join([*columns, "outcome"]) + " |", "|---" * (len(columns) + 1) + "|"]
     lines += ["| " + " | ".join([*(str(run[column]) for column in columns), word(run["exit_code"])]) + " |"
@@ -113,6 +114,7 @@ def main():
         print("skipped: there is no GPU")
         return 0
     results = {"machine": platform.platform(), "doctor": doctor, "profiles": []}
+    results["launch_cost"] = shown("launch cost", *call(20, BINARIES / "launch_cost"))
     for each in profiles(gpus):
         results["profiles"].append(each)
         shown(f"profile on {each['gpus']} GPU", each["exit_code"], each["text"], each["seconds"])
@@ -129,7 +131,7 @@ def main():
     print(f"{codes.count(0)} runs right, {sum(1 for code in codes if code)} failed, {codes.count(None)} not run; "
           f"tests {word(results['tests']['exit_code'])}, python {word(results['python']['exit_code'])}, profiles "
           f"{', '.join(word(each['exit_code']) for each in results['profiles'])}; {time.monotonic() - begin:.0f} s")
-    all_codes = [*codes, results["tests"]["exit_code"], results["python"]["exit_code"],
+    all_codes = [*codes, *(results[name]["exit_code"] for name in ("launch_cost", "tests", "python")),
                  *(each["exit_code"] for each in results["profiles"])]
     return 1 if any(all_codes) else 0
 
