@@ -15,6 +15,7 @@
 namespace syncopate::cuda {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -105,6 +106,18 @@ TEST(RankOnGpu, TheSimulationShowsWhatIsWrong) {
   plan = small_reduce("direct", "push", 3);
   for (Slot& slot : plan.programs[0].slots) slot.sum_waits.clear();
   EXPECT_TRUE(shows(plan)) << "sums of what is not there yet";
+}
+
+TEST(RankOnGpu, AGraphHasNoNodeThatIsNotNeeded) {
+  // The kernel, the completion; and for two chunks, each a copy and its flag. A push into memory that is read waits
+  // once, for the launch before; chunks of summands wait for the tiles, the first one also for the launch before.
+  EXPECT_THAT(SimulatedRanks(small_gather("direct", "push", 2), Issue::graph, 0).machine().graph_sizes,
+              ElementsAre(7, 7));
+  EXPECT_THAT(SimulatedRanks(small_reduce("direct", "push", 2), Issue::graph, 0).machine().graph_sizes,
+              ElementsAre(8, 8));
+  // A pull needs a small kernel that says that inputs are in place, waits for the peer's, and tells it of the end.
+  EXPECT_THAT(SimulatedRanks(small_gather("direct", "pull", 2), Issue::graph, 0).machine().graph_sizes,
+              ElementsAre(9, 9));
 }
 
 TEST(RankOnGpu, AWithheldTransferBlocksItsLaunch) {

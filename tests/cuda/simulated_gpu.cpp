@@ -158,6 +158,7 @@ struct SimulatedCalls {
   static Result instantiate(GraphExecutable* executable, Graph graph, unsigned long long) {
     gpu().executables_.push_back(std::make_unique<SimulatedGpu::Executable>());
     gpu().executables_.back()->of = reinterpret_cast<const SimulatedGpu::GraphNodes*>(graph);
+    gpu().graph_sizes.push_back(gpu().executables_.back()->of->nodes.size());
     *executable = reinterpret_cast<GraphExecutable>(gpu().executables_.back().get());
     return kSuccess;
   }

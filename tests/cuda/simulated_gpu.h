@@ -39,6 +39,7 @@ class SimulatedGpu {
 
   std::size_t largest_allocation = std::size_t{1} << 32;  ///< more is out of memory
   int graphs_launched = 0;
+  std::vector<std::size_t> graph_sizes;  ///< nodes of each graph that was made ready
   std::map<std::string, int> kernels_started;  ///< by name
 
  private:
