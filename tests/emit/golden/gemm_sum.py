@@ -246,6 +246,14 @@ def syncopate_store_kept(base, value, descriptor, row, column, entry):
 
 
 @triton.jit
+def halves(block):
+    """The left and the right half of a block's columns."""
+    rows: tl.constexpr = block.shape[0]
+    columns: tl.constexpr = block.shape[1]
+    return tl.split(tl.permute(tl.reshape(block, (rows, 2, columns // 2)), (0, 2, 1)))
+
+
+@triton.jit
 def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
                syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,
@@ -253,7 +261,7 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                syncopate_addends, syncopate_signals, syncopate_peers, syncopate_cut: tl.constexpr):
     a = tl.make_tensor_descriptor(a_ptr, shape=[M, K], strides=[K, 1], block_shape=[BLOCK_M, BLOCK_K])
     b = tl.make_tensor_descriptor(b_ptr, shape=[K, N], strides=[N, 1], block_shape=[BLOCK_K, BLOCK_N])
-    c = tl.make_tensor_descriptor(c_ptr, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N // 2])
+    c = tl.make_tensor_descriptor(c_ptr, shape=[M, N], strides=[N, 1], block_shape=[BLOCK_M, BLOCK_N // 4])
 
     syncopate_launch = tl.load(syncopate_epoch)
     # Flattened with the K loop into one, so that the first loads of the next tile are issued before this one is stored.
@@ -272,26 +280,39 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
             b_tile = b.load([k * BLOCK_K, column])
             accumulator = tl.dot(a_tile, b_tile, accumulator)
 
-        # Store the left and the right half one after the other: the staging buffer in shared memory is then half as
-        # large, which leaves room for another stage of the loop above.
-        halves = tl.permute(tl.reshape(accumulator, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
-        left, right = tl.split(halves)
+        # Store the quarters of the columns one after the other: the staging buffer in shared memory is then a quarter
+        # as large, which leaves room for another stage of the loop above, or for another program on the SM.
+        left, right = halves(accumulator)
+        first, second = halves(left)
+        third, fourth = halves(right)
         syncopate_entry = syncopate_row + 2
         syncopate_raise_late(syncopate_entry, syncopate_slot, 13, syncopate_signals, syncopate_peers)
         syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
                                                     syncopate_launch, syncopate_slot, syncopate_record,
                                                     syncopate_time_limit)
-        syncopate_value = syncopate_sum_block(left.to(c.dtype), c, row, column, syncopate_entry, syncopate_arrived,
+        syncopate_value = syncopate_sum_block(first.to(c.dtype), c, row, column, syncopate_entry, syncopate_arrived,
                                               syncopate_staging, syncopate_addends)
         if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column, syncopate_entry)
         else:
             c.store([row, column], syncopate_value)
-        syncopate_value = syncopate_sum_block(right.to(c.dtype), c, row, column + BLOCK_N // 2, syncopate_entry,
+        syncopate_value = syncopate_sum_block(second.to(c.dtype), c, row, column + BLOCK_N // 4, syncopate_entry,
+                                              syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+            syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4, syncopate_entry)
+        else:
+            c.store([row, column + BLOCK_N // 4], syncopate_value)
+        syncopate_value = syncopate_sum_block(third.to(c.dtype), c, row, column + BLOCK_N // 2, syncopate_entry,
                                               syncopate_arrived, syncopate_staging, syncopate_addends)
         if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 2, syncopate_entry)
         else:
             c.store([row, column + BLOCK_N // 2], syncopate_value)
+        syncopate_value = syncopate_sum_block(fourth.to(c.dtype), c, row, column + BLOCK_N // 4 * 3, syncopate_entry,
+                                              syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+            syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4 * 3, syncopate_entry)
+        else:
+            c.store([row, column + BLOCK_N // 4 * 3], syncopate_value)
         syncopate_raise_early(syncopate_entry, syncopate_slot, 13, syncopate_tile_count, syncopate_signals,
                               syncopate_peers)
