@@ -13,9 +13,9 @@ mkdir -p "$to/bin" "$to/lib"
 for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test" "$build/bench/launch_cost"; do
   [ -x "$binary" ] || { echo "pack: $binary is not built" >&2; exit 1; }
   strip -o "$to/bin/$(basename "$binary")" "$binary"
-  # The C and C++ runtimes stay behind: a newer system has newer ones, which serve older binaries.
-  ldd "$binary" | awk '$2 == "=>" { print $3 }' | grep -Ev '/(libc|libm|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' |
-    xargs -r -I{} cp -Lu {} "$to/lib/"
+  # The C and C++ runtimes stay behind: a newer system has newer ones, which serve older binaries. There may be no others.
+  ldd "$binary" | awk '$2 == "=>" { print $3 }' |
+    { grep -Ev '/(libc|libm|libstdc\+\+|libgcc_s|ld-linux[^/]*)\.so' || true; } | xargs -r -I{} cp -Lu {} "$to/lib/"
 done
 scripts/gpu/pack_wheel.sh "$build"
 du -sh "$to" | sed 's/^/pack: /'
