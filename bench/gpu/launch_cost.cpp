@@ -20,7 +20,8 @@ namespace {
 using namespace syncopate;
 using namespace syncopate::cuda;
 
-constexpr int kTogether = 8;  // then the host waits, so that no queue fills up
+constexpr int kTogether = 8;       // then the host waits, so that no queue fills up
+constexpr int kManyTogether = 24;  // what a user may give at once
 constexpr int kGroups = 25;
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 constexpr std::int64_t kShort = 2'000;
@@ -70,15 +71,15 @@ class Bench {
  private:
   void ok(Result result) const { driver_->check(result, "measuring"); }
 
-  void measure(const std::string& name, const Give& give) const {
+  void measure(const std::string& name, const Give& give, int together = kTogether) const {
     std::vector<double> means;
     for (int group = 0; group <= kGroups; ++group) {
       const auto begin = std::chrono::steady_clock::now();
-      for (int i = 0; i < kTogether; ++i) give();
+      for (int i = 0; i < together; ++i) give();
       const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
       ok(driver_->stream_synchronize(caller_));
       ok(driver_->stream_synchronize(queue_));
-      if (group > 0) means.push_back(took.count() / kTogether);
+      if (group > 0) means.push_back(took.count() / together);
     }
     std::sort(means.begin(), means.end());
     fmt::print("{:>9.2f} {:>9.2f}  {}\n", means[means.size() / 2], means.back(), name);
@@ -147,9 +148,9 @@ class Bench {
     return executable;
   }
 
-  void measure_graph(const std::string& name, const Give& give) const {
+  void measure_graph(const std::string& name, const Give& give, int together = kTogether) const {
     const GraphExecutable executable = graph(caller_, give);
-    measure("graph: " + name, [&] { ok(driver_->graph_launch(executable, caller_)); });
+    measure("graph: " + name, [&] { ok(driver_->graph_launch(executable, caller_)); }, together);
     ok(driver_->graph_executable_destroy(executable));
   }
 
@@ -208,6 +209,7 @@ class Bench {
     const Contents long_kernel{.kernel = kLong};
     const std::string name = "4 transfers beside a kernel of 300 us";
     measure_graph(name, [&] { beside(long_kernel); });
+    measure_graph(fmt::format("{}, {} together", name, kManyTogether), [&] { beside(long_kernel); }, kManyTogether);
     measure_in_turn(name, [&] { beside(long_kernel); });
     measure_split(name, long_kernel);
     measure("operation by operation: " + name, [&] { beside(long_kernel); });

@@ -166,7 +166,9 @@ GpuProfile profile_on_gpu(const Plan& plan, const GpuProfileOptions& options) {
   cuda::ProfileParts parts;
   parts.open_gpus = [&] { return cuda::open_gpus(plan.ranks, options.share); };
   cuda::CompileOptions compile = options.compile;
-  compile.capability = parts.open_gpus().front()->capability();
+  // Kept: making a context anew takes longer than much of what is measured.
+  const auto gpus = parts.open_gpus();
+  compile.capability = gpus.front()->capability();
   parts.fused = std::make_shared<const cuda::CompiledKernel>(compile_kernel(plan, cuda::KernelText::fused, compile));
   parts.local = std::make_shared<const cuda::CompiledKernel>(compile_kernel(plan, cuda::KernelText::local, compile));
   return cuda::profile(plan, options, parts);

@@ -55,10 +55,10 @@ struct Machine {
 
 TEST(Profile, EveryTimeIsTakenAsOftenAsAsked) {
   for (const bool reduced : {false, true}) {
-    for (const char* algorithm : {"direct", "ring"}) {
+    for (const char* initiator : {"push", "pull"}) {
       for (const int ranks : {1, 2, 3}) {
-        SCOPED_TRACE(fmt::format("{} {} {} ranks", reduced ? "reduce" : "gather", algorithm, ranks));
-        Machine machine(reduced ? small_reduce(algorithm, "push", ranks) : small_gather(algorithm, "push", ranks), 1);
+        SCOPED_TRACE(fmt::format("{} {} {} ranks", reduced ? "reduce" : "gather", initiator, ranks));
+        Machine machine(reduced ? small_reduce("ring", initiator, ranks) : small_gather("ring", initiator, ranks), 1);
         std::vector<std::int64_t> seen;
         machine.options.progress = [&](std::int64_t done, std::int64_t all) {
           EXPECT_EQ(all, 3);

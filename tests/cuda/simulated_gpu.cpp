@@ -10,6 +10,9 @@ namespace {
 
 SimulatedGpu* the_gpu = nullptr;
 
+/// What the GPU does meanwhile when it is asked how far it is.
+constexpr int kStepsOfAQuery = 100;
+
 template <typename T>
 T* pointer(DevicePointer address) {
   return reinterpret_cast<T*>(address);
@@ -254,8 +257,9 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
   driver.stream_destroy = [](Stream) -> Result { return kSuccess; };
   driver.stream_query = [](Stream stream) -> Result {
     const Queue& queue = Calls::gpu().queue(stream);
-    if (!queue.operations.empty() || queue.current) Calls::gpu().step();
-    return queue.operations.empty() && !queue.current ? kSuccess : kNotReady;
+    const auto busy = [&] { return !queue.operations.empty() || queue.current; };
+    for (int i = 0; i < kStepsOfAQuery && busy(); ++i) Calls::gpu().step();
+    return busy() ? kNotReady : kSuccess;
   };
   driver.stream_synchronize = Calls::synchronize;
   driver.stream_wait_event = Calls::wait_event;
