@@ -152,7 +152,6 @@ struct RankOnGpu::Parts {
     for (const DevicePointer address : steps.raises) raises.push_back(static_cast<std::int64_t>(address));
     step_raises = upload_words(raises, "what completions and queues raise");
     make_copies(arenas);
-    make_memory_operations();
     make_arguments(arenas);
     if (options.graph && !options.withheld) capture();
   }
@@ -173,25 +172,6 @@ struct RankOnGpu::Parts {
              copies_between(transfer.source.region, from.shape, transfer.destination.region, to.shape))
           copies.back().back().push_back(copy_operation(copy, address(transfer.source), address(transfer.destination),
                                                         static_cast<std::size_t>(size_in_bytes(from.dtype))));
-      }
-    }
-  }
-
-  void make_memory_operations() {
-    for (const auto& queue : steps.transfers) {
-      take_mail.emplace_back();
-      send_mail.emplace_back();
-      for (const TransferSteps& transfer : queue) {
-        std::vector<MemoryOperation>& take = take_mail.back().emplace_back();
-        for (const TransferSteps::MailboxWait& wait : transfer.waits) {
-          const DevicePointer address = mailbox(wait.mailbox);
-          take.push_back(
-              {MemoryOperation::kWait, address, static_cast<std::uint64_t>(wait.value), kWaitGreaterOrEqual});
-          if (wait.set_back) take.push_back({MemoryOperation::kWrite, address, 0, kWriteAfterAllBefore});
-        }
-        std::vector<MemoryOperation>& send = send_mail.back().emplace_back();
-        for (const DevicePointer address : transfer.mailbox_raises)
-          send.push_back({MemoryOperation::kWrite, address, 1, kWriteAfterAllBefore});
       }
     }
   }
@@ -262,13 +242,13 @@ struct RankOnGpu::Parts {
       return;
     const Stream stream = queues[static_cast<std::size_t>(queue)];
     const auto at = static_cast<std::size_t>(position);
-    const TransferSteps& about = steps.transfers[static_cast<std::size_t>(queue)][at];
-    operate(stream, take_mail[static_cast<std::size_t>(queue)][at], "waiting for a signal");
+    TransferSteps& about = steps.transfers[static_cast<std::size_t>(queue)][at];
+    operate(stream, about.take_mail, "waiting for a signal");
     if (!about.wait_kernel.empty()) run_step(stream, about.wait_kernel, 0, who_waits_in_queue(queue));
     for (const Copy2dArguments& copy : copies[static_cast<std::size_t>(queue)][at]) enqueue_copy(driver, copy, stream);
     for (const DevicePointer flag : about.epoch_copies)
       driver.check(driver.copy_async(flag, epoch, kWord, stream), "raising a signal");
-    operate(stream, send_mail[static_cast<std::size_t>(queue)][at], "raising a signal");
+    operate(stream, about.send_mail, "raising a signal");
     if (!about.raise_kernel.empty()) run_step(stream, about.raise_kernel, 0, who_waits_in_queue(queue));
   }
 
@@ -418,9 +398,7 @@ struct RankOnGpu::Parts {
   std::vector<Event> drained;  ///< per queue
 
   RankSteps steps;
-  std::vector<std::vector<std::vector<Copy2dArguments>>> copies;     ///< [queue][transfer]
-  std::vector<std::vector<std::vector<MemoryOperation>>> take_mail;  ///< [queue][transfer]
-  std::vector<std::vector<std::vector<MemoryOperation>>> send_mail;
+  std::vector<std::vector<std::vector<Copy2dArguments>>> copies;  ///< [queue][transfer]
   std::optional<KernelArguments> arguments;
   std::optional<KernelArguments> satisfied_arguments;
   std::int64_t launches = 0;

@@ -46,7 +46,7 @@ class StepMaker {
     for (const int index : signals) {
       const SignalWords& words = words_[static_cast<std::size_t>(index)];
       if (words.flag) steps_.raises.push_back(flag(index));
-      for (const int number : words.mailboxes) steps_.raises.push_back(mailbox(index, number));
+      for (const int number : words.mailboxes) steps_.raises.push_back(mailbox_of(index, number));
     }
     rows.raises = steps_.raises.size() - rows.first_raise;
     return rows;
@@ -56,7 +56,7 @@ class StepMaker {
   DevicePointer flag(int index) const {
     return home(index) + layout_.flags + static_cast<std::size_t>(signal_of(plan_, index).slot) * kWord;
   }
-  DevicePointer mailbox(int index, int number) const {
+  DevicePointer mailbox_of(int index, int number) const {
     return home(index) + layout_.mailboxes + static_cast<std::size_t>(number) * kWord;
   }
 
@@ -74,9 +74,12 @@ class StepMaker {
       const Mailbox& mailbox = mailboxes_.of_rank[static_cast<std::size_t>(rank_)][static_cast<std::size_t>(number)];
       const bool again =
           std::any_of(wait + 1, about.waits.end(), [&](const Wait& later) { return later.signal == wait->signal; });
-      steps.waits.push_back({number,
-                             mailbox.previous_launch ? signal_of(plan_, wait->signal).per_launch : wait->threshold,
-                             mailbox.last_transfer == position && !again});
+      const std::int64_t value = mailbox.previous_launch ? signal_of(plan_, wait->signal).per_launch : wait->threshold;
+      const DevicePointer address = mailbox_of(wait->signal, number);
+      steps.take_mail.push_back(
+          {MemoryOperation::kWait, address, static_cast<std::uint64_t>(value), kWaitGreaterOrEqual});
+      if (mailbox.last_transfer == position && !again)
+        steps.take_mail.push_back({MemoryOperation::kWrite, address, 0, kWriteAfterAllBefore});
     }
     steps.wait_kernel = rows(by_kernel, {});
     std::vector<int> counted;
@@ -87,7 +90,8 @@ class StepMaker {
       }
       const SignalWords& words = words_[static_cast<std::size_t>(index)];
       if (words.flag) steps.epoch_copies.push_back(flag(index));
-      for (const int number : words.mailboxes) steps.mailbox_raises.push_back(mailbox(index, number));
+      for (const int number : words.mailboxes)
+        steps.send_mail.push_back({MemoryOperation::kWrite, mailbox_of(index, number), 1, kWriteAfterAllBefore});
     }
     steps.raise_kernel = rows({}, counted);
     return steps;

@@ -29,16 +29,11 @@ struct StepRows {
 
 /// What a stream does for one transfer, beside moving its bytes.
 struct TransferSteps {
-  struct MailboxWait {
-    int mailbox = 0;
-    std::int64_t value = 0;  ///< the mailbox must hold at least this
-    bool set_back = false;
-  };
-  std::vector<MailboxWait> waits;
-  StepRows wait_kernel;                       ///< waits that have no mailbox
-  std::vector<DevicePointer> epoch_copies;    ///< flags that are raised once a launch
-  std::vector<DevicePointer> mailbox_raises;  ///< mailboxes whose signal is raised once a launch
-  StepRows raise_kernel;                      ///< signals that are raised several times a launch
+  std::vector<MemoryOperation> take_mail;   ///< waits on mailboxes, and setting them back
+  StepRows wait_kernel;                     ///< waits that have no mailbox
+  std::vector<DevicePointer> epoch_copies;  ///< flags that are raised once a launch
+  std::vector<MemoryOperation> send_mail;   ///< to mailboxes whose signal is raised once a launch
+  StepRows raise_kernel;                    ///< signals that are raised several times a launch
 };
 
 struct RankSteps {
