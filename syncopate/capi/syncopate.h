@@ -12,9 +12,9 @@
  * functions on one operator only syncopate_operator_status() may run beside another.
  *
  * What is collective. syncopate_operator_connect(), every syncopate_operator_call() and syncopate_operator_destroy()
- * are to be made by all ranks, calls in the same number. None of them waits for the others on the host, with two
- * exceptions: connect() needs the handles of all ranks, which the caller exchanges, and destroy() waits some seconds
- * for peers that may still use this rank's memory. Everything else is each rank's own affair.
+ * are to be made by all ranks, calls in the same number. None of them waits for the others on the host, with three
+ * exceptions: connect() needs the handles of all ranks, which the caller exchanges; call() waits while 1024 calls are
+ * under way; and destroy() waits some seconds for peers that may still use this rank's memory. Everything else is each rank's own affair.
  */
 #ifndef SYNCOPATE_CAPI_SYNCOPATE_H
 #define SYNCOPATE_CAPI_SYNCOPATE_H
@@ -173,9 +173,11 @@ SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, con
                                                      DLManagedTensor** view, syncopate_error** error);
 
 /** Gives one launch to the GPU, ordered after what `stream` (a CUstream; NULL: the legacy default stream) holds and
- * before what it will hold. Returns at once and allocates nothing. Local inputs must be bound or viewed (and filled)
- * before. May be called while `stream` is being captured into a CUDA graph; the graph may then be replayed instead of
- * further calls, on all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
+ * before what it will hold. Allocates nothing, and returns at once unless 1024 calls are under way: then it waits for
+ * the oldest of them to end or to fail. Local inputs must be bound or viewed (and filled) before. Two operators on one
+ * GPU must run one after the other, in the same order on all ranks, since the kernel of each may take all SMs. May be
+ * called while `stream` is being captured into a CUDA graph; the graph may then be replayed instead of further calls, on
+ * all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
 SYNCOPATE_API syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syncopate_error** error);
 
 /** Whether any rank's launch is known to have failed: SYNCOPATE_FAILED with the same message on every rank. Waits for

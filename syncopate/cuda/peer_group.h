@@ -4,7 +4,8 @@
 // A thread looks on while launches are under way (and from the first captured call on always: replays of a graph are
 // not seen from the host). Every 50 ms it looks whether a kernel of this rank has missed a wait, whether another rank
 // has told of a failure, and whether a process has died. After a failure it lets this rank's GPU go, and
-// every further call fails.
+// every further call fails. Before launches are called good, the records of all ranks are looked at: a rank that has
+// missed a wait goes on with garbage, with which its peers' launches may end before it is seen.
 #pragma once
 
 #include <memory>
@@ -30,7 +31,8 @@ class PeerGroup {
   /// Once, with the handles of all ranks, by rank. Throws UserError if they do not fit together or cannot be reached.
   void connect(const std::vector<std::string>& handles);
 
-  /// One launch (RankOnGpu::call). Nothing, or why no launch is possible any more. Never waits for the GPU.
+  /// One launch (RankOnGpu::call). Nothing, or why no launch is possible any more. Waits for the GPU only while 1024
+  /// launches are under way (LaunchRecord), until the oldest has ended or failed.
   std::optional<std::string> call(Stream stream);
   /// The failure of the group, if this rank can know of one by now. From any thread.
   std::optional<std::string> failure();
