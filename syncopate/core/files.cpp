@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <sstream>
 
 #include "syncopate/core/error.h"
@@ -28,6 +30,18 @@ std::string read_file(const std::string& path) {
   return std::move(text).str();
 }
 
+namespace {
+
+/// Beside its target, and nobody else's: threads may write the same file at once, and so may processes that have the
+/// same number, each in a container of its own.
+std::string temporary_name(const std::string& path) {
+  std::random_device random;
+  const std::uint64_t number = std::uint64_t{random()} << 32 | random();
+  return fmt::format("{}.{}.{:016x}.partial", path, ::getpid(), number);
+}
+
+}  // namespace
+
 FileTransaction::~FileTransaction() {
   for (const Pending& file : pending_) {
     std::error_code ignored;
@@ -42,7 +56,7 @@ void FileTransaction::write(const std::string& path, std::string_view text) {
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), code);
   if (code)
     throw UserError({path}, fmt::format("its folder cannot be made ({})", code.message()), "choose another --out");
-  const std::string temporary = fmt::format("{}.{}.partial", path, ::getpid());
+  const std::string temporary = temporary_name(path);
   pending_.push_back({temporary, path});
   std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));

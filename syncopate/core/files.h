@@ -11,7 +11,8 @@ namespace syncopate {
 std::string read_file(const std::string& path);
 
 /// A set of files written together: each goes to a temporary name beside its target; commit() renames all of them
-/// into place. Destroyed without commit() (an exception, Ctrl-C turned into one), it removes what it wrote.
+/// into place. Any number of threads and processes may write the same file so: each name keeps the text of one of them.
+/// Destroyed without commit() (an exception, Ctrl-C turned into one), it removes what it wrote.
 class FileTransaction {
  public:
   FileTransaction() = default;

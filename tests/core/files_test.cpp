@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 #include "syncopate/core/error.h"
 
@@ -58,6 +60,35 @@ TEST_F(Files, WriteErrorLosesNothing) {
   FileTransaction transaction;
   EXPECT_THROW(transaction.write(path("file/child"), "x"), UserError);
   EXPECT_EQ(read_file(path("file")), "old");
+}
+
+TEST_F(Files, ThreadsThatWriteTheSameFileLeaveOneOfTheirTextsWhole) {
+  std::vector<std::thread> writers;
+  for (char letter = 'a'; letter < 'i'; ++letter)
+    writers.emplace_back([this, letter] {
+      for (int round = 0; round < 50; ++round) {
+        FileTransaction transaction;
+        ASSERT_NO_THROW(transaction.write(path("shared"),
+                                          std::string(static_cast<std::size_t>(1000 * (letter - 'a') + 1000), letter)));
+        ASSERT_NO_THROW(transaction.commit());
+        const std::string text = read_file(path("shared"));
+        ASSERT_EQ(text, std::string(static_cast<std::size_t>(1000 * (text[0] - 'a') + 1000), text[0]));
+      }
+    });
+  for (std::thread& writer : writers) writer.join();
+  EXPECT_EQ(entries(), 1U) << "nothing temporary is left";
+}
+
+TEST_F(Files, TwoTransactionsOfOneProcessDoNotShareATemporaryFile) {
+  FileTransaction first;
+  first.write(path("shared"), "first");
+  {
+    FileTransaction second;
+    second.write(path("shared"), "second");
+    EXPECT_EQ(entries(), 2U);
+  }
+  first.commit();
+  EXPECT_EQ(read_file(path("shared")), "first");
 }
 
 }  // namespace
