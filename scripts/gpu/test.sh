@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# On a machine with GPUs: profiles of both operators, the GPU tests, the Python tests, and `run --on gpu` of every operator,
-# from the binaries and the package of scripts/gpu/pack.sh. Takes at most six minutes, with --quick two; leaves results.json,
-# results.md, tests.xml and python.log in ${OUT:-out/gpu}. Exits 1 if anything failed.
+# On a machine with GPUs: the GPU tests, the Python tests, profiles of both operators, and `run --on gpu` of every operator,
+# from the binaries and the package of scripts/gpu/pack.sh. Takes at most seven minutes, with --quick three; leaves results.json,
+# results.md, tests.xml and python.log in ${OUT:-out/gpu}. Exits 1 if anything failed, or if the tests, the Python tests
+# or all runs were not run, for want of a GPU, say.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-out/gpu}

@@ -10,6 +10,7 @@ import unittest
 
 WORKER = pathlib.Path(__file__).with_name("gpu_worker.py")
 SECONDS = 400
+CACHE = tempfile.TemporaryDirectory()  # of compiled kernels, for all tests: it goes with this process
 
 
 def gpus():
@@ -26,16 +27,8 @@ class Scenarios:
 
     layout = []
 
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.folder.cleanup()
-
     def arguments(self, scenario):
-        return [str(WORKER), scenario, "--cache", self.folder.name, *self.layout]
+        return [str(WORKER), scenario, "--cache", CACHE.name, *self.layout]
 
     def torchrun(self, scenario):
         # A session of its own: at the limit the ranks are to go with torchrun.
