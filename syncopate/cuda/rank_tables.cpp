@@ -7,9 +7,10 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::int64_t);
 constexpr std::size_t kWaitColumns = 3;
-/// In a row of KernelTables::tiles, behind the index values: where the rows of signals stand.
+/// In a row of KernelTables::tiles, behind the index values: where the numbers of rows of signals stand.
 constexpr std::size_t kSignalsColumn = 7;
-constexpr std::size_t kColumnsWithSums = 11;
+constexpr std::size_t kSignalsColumns = 4;
+constexpr std::size_t kColumnsWithSums = 13;
 
 const Signal& signal_of(const Plan& plan, int index) { return plan.signals[static_cast<std::size_t>(index)]; }
 
@@ -113,21 +114,27 @@ KernelTables tables_on_gpu(const Plan& plan, int rank, const ArenaLayout& layout
   KernelTables tables = kernel_tables(plan, rank);
   if (reduced_buffer(plan) < 0) return tables;
   tables.signals.clear();
-  const std::size_t columns = plan.kernel.axes.size() + kColumnsWithSums;
   const auto to_mailboxes = static_cast<std::int64_t>((layout.mailboxes - layout.flags) / kWord);
-  std::size_t row = 0;
-  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
-    const std::size_t at = row++ * columns + plan.kernel.axes.size() + kSignalsColumn;
-    check_internal(at + 1 < tables.tiles.size(), "the tile table has other columns than its reader knows");
-    tables.tiles[at] = static_cast<std::int64_t>(tables.signals.size() / 2);
+  const std::vector<Slot>& slots = plan.programs[static_cast<std::size_t>(rank)].slots;
+  std::vector<std::int64_t> moved;  // where each row of signals begins now, and the end
+  for (const Slot& slot : slots) {
     for (const int index : slot.signals) {
+      moved.push_back(static_cast<std::int64_t>(tables.signals.size() / 2));
       const Signal& signal = signal_of(plan, index);
       const SignalWords& reached = words[static_cast<std::size_t>(index)];
       if (reached.flag) tables.signals.insert(tables.signals.end(), {signal.home, signal.slot});
       for (const int number : reached.mailboxes)
         tables.signals.insert(tables.signals.end(), {signal.home, to_mailboxes + number});
     }
-    tables.tiles[at + 1] = static_cast<std::int64_t>(tables.signals.size() / 2);
+  }
+  moved.push_back(static_cast<std::int64_t>(tables.signals.size() / 2));
+  const std::size_t columns = plan.kernel.axes.size() + kColumnsWithSums;
+  check_internal(tables.tiles.size() == slots.size() * columns,
+                 "the tile table has other columns than its reader knows");
+  for (std::size_t row = 0; row < slots.size(); ++row) {
+    const std::size_t first = row * columns + plan.kernel.axes.size() + kSignalsColumn;
+    for (std::size_t at = first; at < first + kSignalsColumns; ++at)
+      tables.tiles[at] = moved[static_cast<std::size_t>(tables.tiles[at])];
   }
   return tables;
 }

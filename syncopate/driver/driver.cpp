@@ -11,12 +11,25 @@
 
 namespace syncopate {
 
+namespace {
+
+/// Whether any tile waits, before it reads, for what happens in its own launch.
+bool tiles_wait(const Plan& plan) {
+  for (const RankProgram& program : plan.programs)
+    for (const Slot& slot : program.slots)
+      for (const Wait& wait : slot.waits)
+        if (wait.threshold > 0) return true;
+  return false;
+}
+
+}  // namespace
+
 Plan compile_operator(const std::string& operator_file, const std::vector<Override>& overrides) {
   const OperatorStatement statement = read_operator(operator_file, overrides);
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter);
+  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter, tiles_wait(plan));
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

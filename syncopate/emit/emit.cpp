@@ -148,13 +148,13 @@ std::string trim_end(std::string text) {
 
 }  // namespace
 
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter) {
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter, bool tiles_wait) {
   const Module& module = kernel.module();
   const Function& function = kernel.function();
   FusedSource result;
   result.function = function.name + "_fused";
   check_names(module, function, result.function);
-  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter);
+  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter, tiles_wait);
   const Needed needed = find_needed(module, function, walking.names);
 
   const std::string separator = "\n\n";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "syncopate/emit/references.h"
@@ -16,9 +18,10 @@ using Body = std::vector<std::unique_ptr<Statement>>;
 
 bool contains(ByteRange outer, ByteRange inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
-/// A store and the statement that it is.
+/// A store, the statement that it is, and the statements among which it stands.
 struct Site {
   const Statement* statement = nullptr;
+  const Body* siblings = nullptr;
   bool descriptor = false;
 };
 
@@ -26,11 +29,58 @@ struct Site {
 struct Call {
   std::string place;                 ///< the descriptor or the pointers
   std::vector<std::string> offsets;  ///< of a descriptor
+  const Expression* offsets_written = nullptr;
   ByteRange place_range;
   ByteRange value;
+  const Expression* value_written = nullptr;
   const Expression* mask = nullptr;
   std::uint32_t end = 0;  ///< past the last argument
 };
+
+/// The statement that is the call at `range`, among `body` or inside it.
+Site find_call(const Body& body, ByteRange range) {
+  for (const auto& each : body) {
+    if (each->kind == StatementKind::expression && each->value->range == range) return {each.get(), &body};
+    if (!contains(each->range, range)) continue;
+    const Site inner = find_call(each->body, range);
+    return inner.statement != nullptr ? inner : find_call(each->orelse, range);
+  }
+  return {};
+}
+
+/// Whether an expression has the same value wherever the names in it have the same: names, numbers, operators, and
+/// conversions `x.to(...)`.
+bool is_arithmetic(const Expression& expression) {
+  bool result = true;
+  visit(expression, [&](const Expression& each) {
+    switch (each.kind) {
+      case ExpressionKind::name:
+      case ExpressionKind::integer:
+      case ExpressionKind::tuple:
+      case ExpressionKind::attribute:
+      case ExpressionKind::subscript:
+      case ExpressionKind::unary:
+      case ExpressionKind::binary:
+        return;
+      case ExpressionKind::call: {
+        const Expression& callee = *each.children.front();
+        result = result && callee.kind == ExpressionKind::attribute && callee.text == "to";
+        return;
+      }
+      default:
+        result = false;
+    }
+  });
+  return result;
+}
+
+bool uses_any(const Expression& expression, const std::set<std::string>& names) {
+  bool found = false;
+  visit(expression, [&](const Expression& each) {
+    found = found || (each.kind == ExpressionKind::name && names.contains(each.text));
+  });
+  return found;
+}
 
 const Expression* argument(const Expression& call, std::size_t position, std::string_view name) {
   for (const Keyword& keyword : call.keywords)
@@ -71,19 +121,17 @@ class SumEditor::Impl {
 
   void edit_stores() {
     for (const Site& site : sites_) editor_.replace(site.statement->range, edited(site));
-    namespace parameter = runtime_parameter;
     const int line = editor_.line_of(last_->range.end - 1) + 1;
     editor_.insert_before(line, call_line(indentation(*last_), "syncopate_raise_early(",
-                                          {kEntry, slot_, std::to_string(columns()), parameter::kTileCount,
-                                           parameter::kSignals, parameter::kPeers}));
+                                          {kWork, runtime_parameter::kSignals, runtime_parameter::kPeers}));
   }
 
   void insert_waits() {
     namespace parameter = runtime_parameter;
     const std::string space = indentation(*first_);
     std::string lines = fmt::format("{}{} = syncopate_row + {}\n", space, kEntry, scheduler_.index_variables.size());
-    lines += call_line(space, "syncopate_raise_late(",
-                       {kEntry, slot_, std::to_string(columns()), parameter::kSignals, parameter::kPeers});
+    lines += fmt::format("{}{} = syncopate_load_work({})\n", space, kWork, kEntry);
+    lines += call_line(space, "syncopate_raise_late(", {kWork, parameter::kSignals, parameter::kPeers});
     lines += call_line(space, fmt::format("{} = syncopate_wait_for_tile(", kArrived),
                        {fmt::format("{} + {}", kEntry, kWaitColumns), parameter::kWaits, parameter::kFlags,
                         "syncopate_launch", slot_, parameter::kRecord, parameter::kTimeLimit});
@@ -93,6 +141,8 @@ class SumEditor::Impl {
  private:
   static constexpr const char* kSlot = "syncopate_slot";
   static constexpr const char* kEntry = "syncopate_entry";
+  static constexpr const char* kWork = "syncopate_work";
+  static constexpr const char* kFirst = "syncopate_first";
   static constexpr const char* kArrived = "syncopate_arrived";
   static constexpr const char* kValue = "syncopate_value";
   static constexpr const char* kPointers = "syncopate_pointers";
@@ -103,8 +153,6 @@ class SumEditor::Impl {
   }
 
   std::string text(ByteRange range) const { return std::string(module_.source->slice(range)); }
-
-  std::size_t columns() const { return scheduler_.index_variables.size() + kWaitColumns + kSumColumns; }
 
   /// One step of the user's indentation.
   std::string unit() const { return editor_.indentation(editor_.line_of(function_.body.front()->range.begin)); }
@@ -132,15 +180,11 @@ class SumEditor::Impl {
              fmt::format("let the helper return the value, and store it in {} itself", function_.name));
     for (const auto& statement : tile_body()) {
       if (!contains(statement->range, store.range)) continue;
-      const Statement* found = nullptr;
-      visit_statements(*statement, [&](const Statement& each) {
-        const bool is_store = each.kind == StatementKind::expression && each.value->range == store.range;
-        if (is_store) found = &each;
-      });
-      if (found == nullptr)
+      Site found = find_call(tile_body(), store.range);
+      if (found.statement == nullptr)
         reject(store.range, fmt::format("this store to '{}' is part of a larger expression", parameter_),
                "make it a statement of its own");
-      check_own_lines(*found);
+      check_own_lines(*found.statement);
       if (store.descriptor && store.dimensions != 2)
         reject(store.range,
                fmt::format("this stores to '{}', which is a sum over ranks, through a descriptor of {} dimensions",
@@ -148,7 +192,8 @@ class SumEditor::Impl {
                "use a descriptor of 2 dimensions, or pointers");
       if (first_ == nullptr) first_ = statement.get();
       last_ = statement.get();
-      sites_.push_back({found, store.descriptor});
+      found.descriptor = store.descriptor;
+      sites_.push_back(found);
       return;
     }
     reject(store.range, fmt::format("this store to '{}' is outside the loop over tiles", parameter_),
@@ -180,6 +225,7 @@ class SumEditor::Impl {
       const std::size_t shift = method ? 0 : 1;
       place = method ? call.children.front()->children.front().get() : argument(call, 0, "desc");
       const Expression* const offsets = argument(call, shift, "offsets");
+      result.offsets_written = offsets;
       value = argument(call, shift + 1, "value");
       for (std::size_t i = 0; i < 2; ++i)
         result.offsets.push_back(offsets->kind == ExpressionKind::tuple
@@ -196,6 +242,7 @@ class SumEditor::Impl {
     result.place = text(place->range);
     result.place_range = place->range;
     result.value = value->range;
+    result.value_written = value;
     return result;
   }
 
@@ -230,15 +277,93 @@ class SumEditor::Impl {
     return result.substr(space.size());  // the first line's stays
   }
 
+  // ---- What happens ahead of the first of several stores ----
+  // The summands of the first addend are loaded for all of them, so that the loads are under way together. Before that,
+  // their values are converted to the output's type, to have the registers.
+
+  /// Names that the statements from `first` up to `last`, its sibling, assign.
+  static std::set<std::string> assigned_between(const Site& first, const Site& last) {
+    std::set<std::string> names;
+    bool between = false;
+    for (const auto& statement : *first.siblings) {
+      if (statement.get() == first.statement) between = true;
+      if (statement.get() == last.statement) break;
+      if (!between) continue;
+      visit_statements(*statement, [&](const Statement& each) {
+        for (const Expression* variable : assigned_variables(each)) names.insert(variable->text);
+      });
+    }
+    return names;
+  }
+
+  /// Whether it is known at the store `first` already which elements `later`, its sibling, stores.
+  bool place_known(const Site& first, const Site& later) const {
+    const Call call = read_call(later);
+    const std::set<std::string> assigned = assigned_between(first, later);
+    return is_arithmetic(*call.offsets_written) && !uses_any(*call.offsets_written, assigned) &&
+           !assigned.contains(call.place);
+  }
+
+  /// Whether it is known at the store `first` already what `later`, its sibling, stores.
+  bool value_known(const Site& first, const Site& later) const {
+    const Expression& value = *read_call(later).value_written;
+    return &first == &later || (is_arithmetic(value) && !uses_any(value, assigned_between(first, later)));
+  }
+
+  /// Those of the siblings of `site` before the first of which first summands are loaded for all. Perhaps not `site`.
+  std::vector<const Site*> loaded_together(const Site& site) const {
+    std::vector<const Site*> group;
+    for (const Site& each : sites_) {
+      if (!each.descriptor || each.siblings != site.siblings) continue;
+      if (group.empty() || place_known(*group.front(), each)) group.push_back(&each);
+    }
+    return group;
+  }
+
+  /// The lines before `sites`, which are stored from there on, and the names that they make for the own values, as
+  /// far as these are known, and the first summands.
+  struct Ahead {
+    std::string lines;
+    std::vector<std::string> values;  ///< or the user's expression
+    std::vector<std::string> summands;
+  };
+  Ahead ahead_of(const std::vector<const Site*>& sites, const std::string& space) const {
+    Ahead ahead;
+    const auto name = [&](const char* base, std::size_t i) {
+      return sites.size() == 1 ? std::string(base) : fmt::format("{}_{}", base, i);
+    };
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      const std::string value = text(read_call(*sites[i]).value);
+      const bool known = value_known(*sites.front(), *sites[i]);
+      ahead.values.push_back(known ? name(kValue, i) : value);
+      if (!known) continue;
+      const bool long_line = value.find('\n') != std::string::npos;
+      ahead.lines +=
+          fmt::format(fmt::runtime(long_line ? "{}{} = ({})\n" : "{}{} = {}\n"), space, ahead.values.back(), value);
+    }
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      const Call call = read_call(*sites[i]);
+      ahead.summands.push_back(name(kFirst, i));
+      ahead.lines += call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
+                               {call.place, call.offsets[0], call.offsets[1], kWork, kArrived,
+                                runtime_parameter::kStaging, runtime_parameter::kAddends});
+    }
+    return ahead;
+  }
+
   std::string edited_block(const Site& site, const std::string& space) const {
     const Call call = read_call(site);
     const std::string& row = call.offsets[0];
     const std::string& column = call.offsets[1];
-    std::string lines = call_line(space, fmt::format("{} = syncopate_sum_block(", kValue),
-                                  {text(call.value), call.place, row, column, kEntry, kArrived,
-                                   runtime_parameter::kStaging, runtime_parameter::kAddends});
-    lines += call_line(space, "if syncopate_cuts_block(", {kValue, call.place, row, kEntry, runtime_parameter::kCut},
-                       "):\n");
+    std::vector<const Site*> group = loaded_together(site);
+    if (std::find(group.begin(), group.end(), &site) == group.end()) group = {&site};
+    const Ahead ahead = ahead_of(group, space);
+    const auto place = static_cast<std::size_t>(std::find(group.begin(), group.end(), &site) - group.begin());
+    std::string lines = place == 0 ? ahead.lines : "";
+    lines += call_line(space, fmt::format("{} = syncopate_sum_block(", kValue),
+                       {ahead.values[place], ahead.summands[place], call.place, row, column, kWork, kArrived,
+                        runtime_parameter::kStaging, runtime_parameter::kAddends});
+    lines += call_line(space, "if syncopate_cuts_block(", {call.place, row, kEntry, runtime_parameter::kCut}, "):\n");
     lines += call_line(space + unit(), "syncopate_store_kept(", {parameter_, kValue, call.place, row, column, kEntry});
     lines += fmt::format("{}else:\n", space);
     return lines + space + unit() + with_parts(*site.statement, {{call.value, kValue}});
@@ -256,7 +381,7 @@ class SumEditor::Impl {
     const bool masked = call.mask != nullptr && call.mask->kind != ExpressionKind::none;
     const std::string mask = masked ? text(call.mask->range) : "True";
     lines += call_line(space, fmt::format("{} = syncopate_sum_at(", kValue),
-                       {text(call.value), call.place, parameter_, mask, kEntry, kArrived, runtime_parameter::kStaging,
+                       {text(call.value), call.place, parameter_, mask, kWork, kArrived, runtime_parameter::kStaging,
                         runtime_parameter::kAddends});
     const std::string uncut = with_parts(*site.statement, parts);
     if (masked) {

@@ -14,7 +14,7 @@ namespace syncopate {
 
 /// The columns of the tile order's rows after the index variables (KernelTables in plan/plan.h).
 inline constexpr std::size_t kWaitColumns = 2;
-inline constexpr std::size_t kSumColumns = 9;  ///< after those, in kernels with a reduced output
+inline constexpr std::size_t kSumColumns = 11;  ///< after those, in kernels with a reduced output
 
 class SumEditor {
  public:

@@ -32,12 +32,13 @@ bool is_call_of(const Expression& expression, std::string_view function) {
 
 class Walk {
  public:
-  Walk(const TileKernel& kernel, std::string name, const std::string& reduced)
+  Walk(const TileKernel& kernel, std::string name, const std::string& reduced, bool tiles_wait)
       : module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
-        editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)) {
+        editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
+        in_order_(tiles_wait && !reduced.empty()) {
     if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, extra_indentation());
   }
 
@@ -231,12 +232,18 @@ class Walk {
     editor_.insert_before(body, loop_start(editor_.indentation(first_line(loop.body.front()->range))));
   }
 
+  /// Whether an option of a loop makes Triton begin an iteration before the one before it has ended.
+  static bool mixes_tiles(const std::string& option) {
+    return option == "flatten" || option == "num_stages" || option == "warp_specialize";
+  }
+
   /// The user's loop, its options included, over the rank's tile order.
   std::string for_header(const Statement& loop) const {
     const std::string written = loop.value->children.front()->dotted_name();
     const std::string range = written.ends_with(".range") ? written : "tl.range";
     std::vector<std::string> arguments = {"tl.program_id(0)", runtime_parameter::kTileCount, "tl.num_programs(0)"};
     for (const Keyword& keyword : loop.value->keywords) {
+      if (in_order_ && mixes_tiles(keyword.name)) continue;
       if (keyword.name == "arg1" || keyword.name == "arg2" || keyword.name == "step") continue;
       arguments.push_back(fmt::format("{}={}", keyword.name, text_of(keyword.value->range)));
     }
@@ -378,14 +385,16 @@ class Walk {
   LineEditor editor_;
   std::set<int> comment_lines_;  ///< lines that hold nothing else
   std::vector<ByteRange> trailing_annotations_;
+  bool in_order_;  ///< a tile may not begin to wait before the one before it is stored
   std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
 };
 
 }  // namespace
 
-WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced) {
-  return Walk(kernel, name, reduced).run();
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced,
+                         bool tiles_wait) {
+  return Walk(kernel, name, reduced, tiles_wait).run();
 }
 
 }  // namespace syncopate

@@ -1,6 +1,7 @@
 #include "syncopate/plan/plan.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace syncopate {
 
@@ -54,14 +55,15 @@ class TableMaker {
  public:
   explicit TableMaker(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {}
 
-  void add(const Slot& slot) {
+  void add(const RankProgram& program, std::size_t index) {
+    const Slot& slot = program.slots[index];
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
     tables_.tiles.insert(tables_.tiles.end(), tile.index.begin(), tile.index.end());
     add_waits(slot.waits);
     if (reduced_ < 0) return;
     add_waits(slot.sum_waits);
     add_addends(slot);
-    add_signals(slot.signals);
+    add_signals(program.slots, index);
     const Shape& shape = plan_.buffer(reduced_).shape;
     const bool whole = slot.kept.dimensions() == 0;
     const std::int64_t begin = whole ? 0 : linear_offset(slot.kept, shape);
@@ -110,26 +112,41 @@ class TableMaker {
     tables_.tiles.insert(tables_.tiles.end(), {first, own, rows(tables_.addends, 3)});
   }
 
-  void add_signals(const std::vector<int>& signals) {
-    tables_.tiles.push_back(rows(tables_.signals, 2));
-    for (const int index : signals) {
-      const Signal& signal = plan_.signals[static_cast<std::size_t>(index)];
+  /// Whether the slot's signals are raised only when its worker's next slot has computed.
+  bool put_off(const std::vector<Slot>& slots, std::size_t index) const {
+    const std::size_t next = index + static_cast<std::size_t>(plan_.workers);
+    return next < slots.size() && slots[next].waits.empty() && slots[next].sum_waits.empty();
+  }
+
+  void add_signals(const std::vector<Slot>& slots, std::size_t index) {
+    const std::int64_t first = rows(tables_.signals, 2);
+    for (const int number : slots[index].signals) {
+      const Signal& signal = plan_.signals[static_cast<std::size_t>(number)];
       tables_.signals.insert(tables_.signals.end(), {signal.home, signal.slot});
     }
-    tables_.tiles.push_back(rows(tables_.signals, 2));
+    const std::pair own{first, rows(tables_.signals, 2)};
+    const std::pair none{first, first};
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    const bool late = index >= workers && put_off(slots, index - workers);
+    const auto [late_begin, late_end] = late ? signals_of_[index - workers] : none;
+    const auto [early_begin, early_end] = put_off(slots, index) ? none : own;
+    tables_.tiles.insert(tables_.tiles.end(), {late_begin, late_end, early_begin, early_end});
+    signals_of_.push_back(own);
   }
 
   const Plan& plan_;
   int reduced_;
   int staging_;
   KernelTables tables_;
+  std::vector<std::pair<std::int64_t, std::int64_t>> signals_of_;  ///< each slot's own rows of signals
 };
 
 }  // namespace
 
 KernelTables kernel_tables(const Plan& plan, int rank) {
   TableMaker maker(plan);
-  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) maker.add(slot);
+  const RankProgram& program = plan.programs[static_cast<std::size_t>(rank)];
+  for (std::size_t slot = 0; slot < program.slots.size(); ++slot) maker.add(program, slot);
   return maker.take();
 }
 

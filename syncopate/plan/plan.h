@@ -156,6 +156,8 @@ struct KernelPart {
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
+  /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.
+  std::vector<std::int64_t> grid = {1};
   int warps = 4;            ///< for Triton: per thread block
   int stages = 3;           ///< for Triton: depth of software pipelines
 };
@@ -219,10 +221,13 @@ bool cuts_tiles(const Plan& plan);
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
   /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
-  /// In a plan with a reduced buffer 9 more columns follow: first and past-the-last row of `waits` before
+  /// In a plan with a reduced buffer 11 more columns follow: first and past-the-last row of `waits` before
   /// adding; first row of `addends`, the row before which the own value is added, past-the-last row; first and
-  /// past-the-last row of `signals`; first and past-the-last element, by row-major number in the reduced buffer, that
-  /// the slot keeps (kept as a whole: 0 and the number of elements).
+  /// past-the-last row of `signals` to raise before the slot waits to add, or stores, and of those to raise after it
+  /// has stored; first and past-the-last element, by row-major number in the reduced buffer, that the slot keeps (kept
+  /// as a whole: 0 and the number of elements).
+  /// A slot's signals are raised once: after it where its worker's next slot waits for anything or there is none, else
+  /// before that next slot stores, when waiting until the stores are complete costs nothing any more.
   std::vector<std::int64_t> tiles;
   /// Per wait: flag slot, per_launch, threshold.
   std::vector<std::int64_t> waits;

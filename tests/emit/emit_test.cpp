@@ -1,7 +1,10 @@
 #include "syncopate/emit/emit.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <sstream>
 
 #include "syncopate/emit/prelude.h"
 #include "syncopate/kernel/runtime_names.h"
@@ -398,7 +401,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "    syncopate_launch = tl.load(syncopate_epoch)\n"
       "    syncopate_slot = tl.program_id(0)\n"
       "    while syncopate_slot < syncopate_tile_count:\n"
-      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 12\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 14\n"
       "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
       "syncopate_launch,\n"
       "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
@@ -406,7 +409,8 @@ TEST(EmitSum, StoresThroughPointers) {
       "        at = pid * B + tl.arange(0, B)\n"
       "        value = at * 2.0\n"
       "        syncopate_entry = syncopate_row + 1\n"
-      "        syncopate_raise_late(syncopate_entry, syncopate_slot, 12, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_work = syncopate_load_work(syncopate_entry)\n"
+      "        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)\n"
       "        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, "
       "syncopate_flags,\n"
       "                                                    syncopate_launch, syncopate_slot, syncopate_record,\n"
@@ -414,7 +418,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "        # What every rank\n"
       "        # contributes.\n"
       "        syncopate_pointers = (c + at)\n"
-      "        syncopate_value = syncopate_sum_at(value, syncopate_pointers, c, at < n, syncopate_entry, "
+      "        syncopate_value = syncopate_sum_at(value, syncopate_pointers, c, at < n, syncopate_work, "
       "syncopate_arrived,\n"
       "                                           syncopate_staging, syncopate_addends)\n"
       "        if syncopate_cut:\n"
@@ -422,9 +426,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "            tl.store(syncopate_pointers, syncopate_value, mask=(at < n) & syncopate_kept_here)\n"
       "        else:\n"
       "            tl.store(syncopate_pointers, syncopate_value, mask=at < n)  # done\n"
-      "        syncopate_raise_early(syncopate_entry, syncopate_slot, 12, syncopate_tile_count, "
-      "syncopate_signals,\n"
-      "                              syncopate_peers)\n"
+      "        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)\n"
       "        syncopate_slot += tl.num_programs(0)\n");
 }
 
@@ -434,7 +436,7 @@ TEST(EmitSum, MasksOfEveryForm) {
   };
   const std::string kept = "            tl.store(at, syncopate_value";
   EXPECT_THAT(stored(""), HasSubstr(kept + ", mask=syncopate_kept_here)\n"));
-  EXPECT_THAT(stored(""), HasSubstr("syncopate_sum_at(1.0, at, c, True, syncopate_entry"));
+  EXPECT_THAT(stored(""), HasSubstr("syncopate_sum_at(1.0, at, c, True, syncopate_work"));
   EXPECT_THAT(stored(", None"), HasSubstr(kept + ", syncopate_kept_here)\n"));
   EXPECT_THAT(stored(", cache_modifier='.cs'"),
               HasSubstr(kept + ", cache_modifier='.cs', mask=syncopate_kept_here)\n"));
@@ -450,19 +452,77 @@ TEST(EmitSum, StoresThroughDescriptors) {
       "    out.store(value=tl.zeros([B, B], tl.float32), offsets=place)\n"
       "else:\n"
       "    tl.store_tensor_descriptor(out, [pid * B, 0], tl.zeros([B, B], tl.float32))\n");
-  EXPECT_THAT(text, HasSubstr("                                                    syncopate_time_limit)\n"
-                              "        if n > 2:\n"
-                              "            syncopate_value = syncopate_sum_block(tl.zeros([B, B], tl.float32), out, "
-                              "place[0], place[1],\n"));
-  EXPECT_THAT(text, HasSubstr("            if syncopate_cuts_block(syncopate_value, out, place[0], syncopate_entry, "
-                              "syncopate_cut):\n"
+  const std::string rest =
+      "syncopate_work, syncopate_arrived,\n"
+      "                                                       syncopate_staging, syncopate_addends)\n";
+  EXPECT_THAT(text,
+              HasSubstr("                                                    syncopate_time_limit)\n"
+                        "        if n > 2:\n"
+                        "            syncopate_value = tl.zeros([B, B], tl.float32)\n"
+                        "            syncopate_first = syncopate_first_summands(out, place[0], place[1], " +
+                        rest +
+                        "            syncopate_value = syncopate_sum_block(syncopate_value, syncopate_first, out, "
+                        "place[0], place[1],\n"));
+  EXPECT_THAT(text, HasSubstr("            if syncopate_cuts_block(out, place[0], syncopate_entry, syncopate_cut):\n"
                               "                syncopate_store_kept(c, syncopate_value, out, place[0], place[1], "
                               "syncopate_entry)\n"
                               "            else:\n"
                               "                out.store(value=syncopate_value, offsets=place)\n"
-                              "        else:\n"));
+                              "        else:\n"
+                              "            syncopate_value = tl.zeros([B, B], tl.float32)\n"
+                              "            syncopate_first = syncopate_first_summands(out, pid * B, 0, "));
   EXPECT_THAT(text, HasSubstr("                tl.store_tensor_descriptor(out, [pid * B, 0], syncopate_value)\n"
                               "        syncopate_raise_early("));
+}
+
+/// In which order the stores of a tile are worked on: "v0" its first value converted, "f0" first summands loaded,
+/// "s0" summed.
+std::vector<std::string> order_of_stores(const std::string& statements) {
+  const std::string text = sum_function(
+      "out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\n"
+      "x = tl.zeros([B, B], tl.float32)\n"
+      "row = pid * B\n" +
+      statements);
+  std::vector<std::string> order;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto number = [&](const std::string& word) {
+      const std::size_t at = line.find(word) + word.size();
+      return line.substr(at, line[at] == '_' ? 2 : 0);
+    };
+    const bool sum = line.find("syncopate_sum_block(") != std::string::npos;
+    if (sum)
+      order.push_back("s" + (line.find("syncopate_first") == std::string::npos ? "" : number("syncopate_first")));
+    if (line.find("syncopate_first_summands(") != std::string::npos) order.push_back("f" + number("syncopate_first"));
+    const bool value = line.substr(0, line.find(" = ")).find("  syncopate_value") != std::string::npos;
+    if (!sum && value && line.find(" = ") != std::string::npos && line.find("store(") == std::string::npos)
+      order.push_back("v" + number("syncopate_value"));
+  }
+  return order;
+}
+
+TEST(EmitSum, SummandsOfSeveralStoresAreLoadedTogether) {
+  const auto order = [](const std::string& statements) {
+    return fmt::format("{}", fmt::join(order_of_stores(statements), " "));
+  };
+  const std::string first = "out.store([row, 0], x)\n";
+  EXPECT_EQ(order(first), "v f s");
+  EXPECT_EQ(order(first + "out.store([row, B // 2], x.to(out.dtype))\n"), "v_0 v_1 f_0 f_1 s_0 s_1");
+  // What is stored is not known before: only the place is.
+  EXPECT_EQ(order(first + "x = x + 1\nout.store([row, B], x)\n"), "v_0 f_0 f_1 s_0 s_1");
+  EXPECT_EQ(order(first + "out.store([row, B], tl.sqrt(x))\n"), "v_0 f_0 f_1 s_0 s_1");
+  // Nor is the place.
+  EXPECT_EQ(order(first + "row += 1\nout.store([row, B], x)\n"), "v f s v f s");
+  EXPECT_EQ(order(first + "if n > 2:\n    row = 0\nout.store([row, B], x)\n"), "v f s v f s");
+  EXPECT_EQ(order(first + "for row in range(2):\n    x = x + 1\nout.store([row, B], x)\n"), "v f s v f s");
+  EXPECT_EQ(order(first + "out.store([tl.cdiv(n, B), B], x)\n"), "v f s v f s");
+  EXPECT_EQ(order(first + "row += 1\nout.store([row, B], x)\nout.store([pid, 0], x)\n"),
+            "v_0 v_1 f_0 f_1 s_0 v f s s_1");
+  // Other statements of their own.
+  EXPECT_EQ(order(first + "if n > 2:\n    out.store([row, B], x)\n    out.store([row, 0], x)\n"),
+            "v f s v_0 v_1 f_0 f_1 s_0 s_1");
+  EXPECT_EQ(order("for i in range(2):\n    out.store([row + i, B], x)\n    out.store([row + i, 0], x)\n"),
+            "v_0 v_1 f_0 f_1 s_0 s_1");
 }
 
 TEST(EmitSum, OnlyTheHelpersThatAreUsed) {
@@ -493,8 +553,35 @@ TEST(EmitSum, AWhileLoopThatAdvancesBeforeItStores) {
                                       "c")
                                .text;
   EXPECT_THAT(text, HasSubstr("        syncopate_current = syncopate_slot\n"));
-  EXPECT_THAT(text, HasSubstr("syncopate_raise_early(syncopate_entry, syncopate_current, "));
-  EXPECT_THAT(text, HasSubstr("syncopate_raise_late(syncopate_entry, syncopate_current, "));
+  EXPECT_THAT(text, HasSubstr("syncopate_launch, syncopate_current, syncopate_record"));
+}
+
+TEST(EmitSum, TilesThatWaitAreNotBegunBeforeTheOneBeforeIsStored) {
+  const std::string options =
+      "num_stages=3, flatten=True, loop_unroll_factor=2, warp_specialize=True, disallow_acc_multi_buffer=True";
+  const TileKernel kernel = read(kImports + std::string("@triton.jit\n"
+                                                        "def f(c, n, B: tl.constexpr):\n"
+                                                        "    for t in tl.range(tl.program_id(0), n, "
+                                                        "tl.num_programs(0), " +
+                                                        options +
+                                                        "):\n"
+                                                        "        row = t % 4\n"
+                                                        "        tl.store(c + row * B, 1.0)\n"),
+                                 "f");
+  const std::string loop =
+      "    for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)";
+  const auto unbroken = [](std::string text) {
+    for (std::size_t at = 0; (at = text.find(",\n", at)) != std::string::npos;)
+      text.replace(at, text.find_first_not_of(" \n", at + 1) - at, ", ");
+    return text;
+  };
+  const std::string all = loop + ", " + options + "):\n";
+  EXPECT_THAT(unbroken(emit_fused(kernel, "c").text), HasSubstr(all));
+  EXPECT_THAT(unbroken(emit_fused(kernel, "", true).text), HasSubstr(all));
+  const std::string text = unbroken(emit_fused(kernel, "c", true).text);
+  EXPECT_THAT(text, HasSubstr(loop + ", loop_unroll_factor=2, disallow_acc_multi_buffer=True):\n"));
+  const std::string other = unbroken(emit_fused(kernel, "c").text);
+  EXPECT_EQ(text.substr(text.find("):\n", text.find(loop))), other.substr(other.find("):\n", other.find(loop))));
 }
 
 TEST(EmitSum, DefaultsOfParameters) {

@@ -74,7 +74,7 @@ struct TestKernel {
 void PrintTo(const TestKernel& kernel, std::ostream* out) { *out << kernel.name; }
 
 constexpr std::int64_t kAxes = 2;
-constexpr std::int64_t kColumns = kAxes + 11;
+constexpr std::int64_t kColumns = kAxes + 13;
 constexpr std::int64_t kEpochNow = 5;
 const std::string kRoot = SYNCOPATE_SOURCE_DIR;
 
@@ -97,7 +97,7 @@ class Producer : public testing::TestWithParam<TestKernel> {
     Case made;
     const std::int64_t unit = GetParam().descriptors ? 8 : 1;  // what descriptors demand of rows of bf16
     made.shape = {pick(1, 70), unit * pick(1, 70 / unit), unit * pick(1, 40 / unit)};
-    made.tile = {16 << pick(0, 3), 16 << pick(0, 3), 16};  // up to blocks that are added in two parts
+    made.tile = {16 << pick(0, 3), 16 << pick(0, 3), 16};
     made.dtype = pick(0, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
     made.staging_rows = pick(2, 80);
     made.cut = cut;
@@ -163,8 +163,34 @@ class Producer : public testing::TestWithParam<TestKernel> {
     for (const auto& [name, buffer] : pointers) result.emplace(name, memory.argument(buffer));
   }
 
+  /// The signals of all slots in order; returns where each slot's begin, and the end.
+  static std::vector<std::int64_t> add_signals(std::vector<double>& signals, const Case& made) {
+    std::vector<std::int64_t> first = {0};
+    for (std::size_t s = 0; s < made.slots.size(); ++s) {
+      for (std::int64_t i = 0; i < made.slots[s].signals; ++i) {
+        const double flag = static_cast<double>(s) * 4 + static_cast<double>(i);
+        signals.insert(signals.end(), {std::fmod(flag, 3), flag});
+      }
+      first.push_back(first.back() + made.slots[s].signals);
+    }
+    return first;
+  }
+
+  /// The slot whose signals are raised after slot s, or -1.
+  static std::int64_t early(const Case& made, std::size_t s, std::int64_t workers) {
+    const std::size_t next = s + static_cast<std::size_t>(workers);
+    const bool at_once = next >= made.slots.size() || made.slots[next].waits || made.slots[next].sum_waits;
+    return at_once ? static_cast<std::int64_t>(s) : -1;
+  }
+
+  /// The slot whose signals are raised before slot s stores, or -1.
+  static std::int64_t late(const Case& made, std::size_t s, std::int64_t workers) {
+    const std::int64_t before = static_cast<std::int64_t>(s) - workers;
+    return before >= 0 && early(made, static_cast<std::size_t>(before), workers) < 0 ? before : -1;
+  }
+
   /// The tables of kernel/runtime_names.h, whose form plan/plan.h states. Slot s raises flags 4 s, 4 s + 1, ...
-  void add_tables(FakeMemory& memory, const Case& made) {
+  void add_tables(FakeMemory& memory, const Case& made, std::int64_t workers) {
     std::vector<double> tiles, waits, addends, signals;
     const auto rows = [](const std::vector<double>& table, std::size_t columns) {
       return static_cast<double>(table.size() / columns);
@@ -174,6 +200,7 @@ class Producer : public testing::TestWithParam<TestKernel> {
       if (wanted) waits.insert(waits.end(), {1, 2, 2});
       tiles.push_back(rows(waits, 3));
     };
+    const std::vector<std::int64_t> first_signals = add_signals(signals, made);
     for (std::size_t s = 0; s < made.slots.size(); ++s) {
       const TestSlot& slot = made.slots[s];
       const auto n = static_cast<double>(made.shape.n);
@@ -187,12 +214,11 @@ class Producer : public testing::TestWithParam<TestKernel> {
         addends.insert(addends.end(), {static_cast<double>(addend.staging - addend.begin) * n,
                                        static_cast<double>(addend.begin) * n, static_cast<double>(addend.end) * n});
       tiles.push_back(rows(addends, 3));
-      tiles.push_back(rows(signals, 2));
-      for (std::int64_t i = 0; i < slot.signals; ++i) {
-        const double flag = static_cast<double>(s) * 4 + static_cast<double>(i);
-        signals.insert(signals.end(), {std::fmod(flag, 3), flag});
+      for (const std::int64_t raised : {late(made, s, workers), early(made, s, workers)}) {
+        const auto from = static_cast<std::size_t>(std::max<std::int64_t>(raised, 0));
+        tiles.push_back(static_cast<double>(first_signals[from]));
+        tiles.push_back(static_cast<double>(first_signals[raised < 0 ? from : from + 1]));
       }
-      tiles.push_back(rows(signals, 2));
       tiles.push_back(static_cast<double>(slot.begin) * n);
       tiles.push_back(static_cast<double>(slot.end) * n);
     }
@@ -308,10 +334,10 @@ class Producer : public testing::TestWithParam<TestKernel> {
     const auto program = lower(module, function);
     Trace memory(kColumns);
     static_cast<FakeMemory&>(memory) = gemm_memory(made.shape, made.dtype, fractions);
-    add_tables(memory, made);
+    const std::int64_t workers = pick(1, 4);
+    add_tables(memory, made, workers);
     Arguments given = arguments(memory, made, function);
     add_runtime(given, memory, made);
-    const std::int64_t workers = pick(1, 4);
     for (std::int64_t worker = 0; worker < workers; ++worker) {
       memory.events.clear();
       run_to_end(program, given, {worker}, {workers}, memory);

@@ -68,7 +68,7 @@ def product_fused(a_ptr, b_ptr, c_ptr, M, N, K, TILE_M: tl.constexpr, TILE_N: tl
                   syncopate_signals, syncopate_peers, syncopate_cut: tl.constexpr):
     epoch = tl.load(syncopate_epoch)
     for slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)):
-        entry = syncopate_tiles + slot.to(tl.int64) * 13
+        entry = syncopate_tiles + slot.to(tl.int64) * 15
         ready = wait_for_all(entry + 2, syncopate_waits, syncopate_flags, epoch, slot, syncopate_record,
                              syncopate_time_limit)
         m = tl.load(entry).to(tl.int32) + ready
@@ -82,6 +82,8 @@ def product_fused(a_ptr, b_ptr, c_ptr, M, N, K, TILE_M: tl.constexpr, TILE_N: tl
             total += a[:, None] * b[None, :]
         elements = rows[:, None] * N + columns[None, :]
         inside = (rows[:, None] < M) & (columns[None, :] < N)
+        for i in range(tl.load(entry + 9), tl.load(entry + 10)):
+            syncopate_raise(syncopate_peers, tl.load(syncopate_signals + i * 2), tl.load(syncopate_signals + i * 2 + 1))
         wait_for_all(entry + 4, syncopate_waits, syncopate_flags, epoch, slot, syncopate_record, syncopate_time_limit)
         value = total.to(tl.bfloat16)
         first = tl.load(entry + 6)
@@ -96,10 +98,10 @@ def product_fused(a_ptr, b_ptr, c_ptr, M, N, K, TILE_M: tl.constexpr, TILE_N: tl
                 total += summands(syncopate_staging, syncopate_addends + i * 3, elements, inside)
             value = total.to(tl.bfloat16)
         if syncopate_cut:
-            inside = inside & (elements >= tl.load(entry + 11)) & (elements < tl.load(entry + 12))
+            inside = inside & (elements >= tl.load(entry + 13)) & (elements < tl.load(entry + 14))
         tl.store(c_ptr + elements, value, mask=inside)
         syncopate_publish()
-        for i in range(tl.load(entry + 9), tl.load(entry + 10)):
+        for i in range(tl.load(entry + 11), tl.load(entry + 12)):
             syncopate_raise(syncopate_peers, tl.load(syncopate_signals + i * 2), tl.load(syncopate_signals + i * 2 + 1))
 )";
 

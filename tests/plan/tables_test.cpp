@@ -47,8 +47,8 @@ TEST(KernelTables, ASlotWithEverything) {
   slot.signals = {1, 2};
   plan.programs[1].slots = {slot};
   const KernelTables tables = kernel_tables(plan, 1);
-  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; signals 0..2; elements 20..32.
-  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 2, 20, 32}));
+  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; no signals before, 0..2 after; elements 20..32.
+  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 0, 0, 2, 20, 32}));
   EXPECT_EQ(tables.waits, (Table{0, 1, 0, 0, 1, 1}));
   EXPECT_EQ(tables.addends, (Table{-20, 20, 24, -8, 24, 32}));
   EXPECT_EQ(tables.signals, (Table{2, 5, 0, 7}));
@@ -58,8 +58,8 @@ TEST(KernelTables, ASlotThatKeepsAll) {
   Plan plan = hand_made();
   plan.programs[1].slots = {{0, {}, {}, {}, {}, 0, {}}, {1, {}, {}, {}, {}, 0, {1}}};
   const KernelTables tables = kernel_tables(plan, 1);
-  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32,  //
-                                 11, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 32}));
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32,  //
+                                 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 32}));
   EXPECT_TRUE(tables.addends.empty());
   EXPECT_EQ(kernel_tables(plan, 0).tiles, Table());
 }
@@ -94,7 +94,37 @@ TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
   const KernelTables tables = kernel_tables(plan, 1);
   EXPECT_EQ(tables.addends, (Table{8, 0, 4, 8, 4, 8}));
   EXPECT_EQ(Table(tables.tiles.begin() + 5, tables.tiles.begin() + 8), (Table{0, 1, 1})) << "own value behind";
-  EXPECT_EQ(Table(tables.tiles.begin() + 17, tables.tiles.begin() + 20), (Table{1, 1, 2})) << "own value before";
+  EXPECT_EQ(Table(tables.tiles.begin() + 19, tables.tiles.begin() + 22), (Table{1, 1, 2})) << "own value before";
+}
+
+/// Per slot: the rows of signals to raise before it stores, and those to raise after.
+std::vector<Table> raises(const KernelTables& tables) {
+  std::vector<Table> result;
+  for (std::size_t row = 0; row < tables.tiles.size(); row += 14)
+    result.emplace_back(tables.tiles.begin() + static_cast<std::ptrdiff_t>(row) + 8,
+                        tables.tiles.begin() + static_cast<std::ptrdiff_t>(row) + 12);
+  return result;
+}
+
+TEST(KernelTables, SignalsArePutOffUntilTheWorkersNextSlotUnlessThatWaits) {
+  Plan plan = hand_made();
+  const Slot plain{0, {}, {}, {}, {}, 0, {1}};
+  Slot waits = plain;
+  waits.waits = {{0, 0}};
+  Slot adds = plain;
+  adds.sum_waits = {{0, 1}};
+  adds.signals = {1, 2};
+  plan.programs[1].slots = {plain, plain, plain};
+  EXPECT_EQ(raises(kernel_tables(plan, 1)), (std::vector<Table>{{0, 0, 0, 0}, {0, 1, 1, 1}, {1, 2, 2, 3}}));
+  plan.programs[1].slots = {plain, waits, adds, plain};
+  EXPECT_EQ(raises(kernel_tables(plan, 1)),
+            (std::vector<Table>{{0, 0, 0, 1}, {1, 1, 1, 2}, {2, 2, 2, 2}, {2, 4, 4, 5}}));
+  plan.workers = 2;
+  EXPECT_EQ(raises(kernel_tables(plan, 1)),
+            (std::vector<Table>{{0, 0, 0, 1}, {1, 1, 1, 1}, {2, 2, 2, 4}, {1, 2, 4, 5}}));
+  plan.workers = 9;
+  EXPECT_EQ(raises(kernel_tables(plan, 1)),
+            (std::vector<Table>{{0, 0, 0, 1}, {1, 1, 1, 2}, {2, 2, 2, 4}, {4, 4, 4, 5}}));
 }
 
 TEST(KernelTables, WithoutAReducedBufferSlotsAreShort) {

@@ -95,8 +95,9 @@ class FusedCompiles(unittest.TestCase):
     def test_summands_come_in_wide_loads_past_the_l1_cache(self):
         for name in ("gemm", "gemm_split_helper"):
             compiled = compile_kernel(getattr(kernels.sum_module(name), f"{name}_fused"), *CONFIGURATIONS[2])
-            # Two times, before and after the own value: a tile of 2-byte elements in loads of 16 bytes by 256 threads.
-            loads = 2 * (128 * 256 * 2) // (16 * 256)
+            # Three times, first and before and after the own value: a tile of 2-byte elements in loads of 16 bytes by
+            # 256 threads.
+            loads = 3 * (128 * 256 * 2) // (16 * 256)
             self.assertIn(compiled.count("ld.global.cg.v4.b32"), (loads, 2 * loads), name)
 
     def test_sums_through_pointers(self):

@@ -124,47 +124,38 @@ def syncopate_raise(peers, home, slot):
 
 
 @triton.jit
-def syncopate_raise_all(entry, signals, peers):
-    """Publishes what the block has stored and raises the signals of a slot, if it has any."""
-    signal = tl.load(entry + 7)
-    last = tl.load(entry + 8)
+def syncopate_raise_all(signal, last, signals, peers):
+    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
     if signal < last:
         published = syncopate_publish()
         while signal < last:
             syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
             signal += 1
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(signal >= 0)
 
 
 @triton.jit
-def syncopate_waits_at(entry):
-    """Whether a slot waits for anything, before or after its tile is computed."""
-    return (tl.load(entry) < tl.load(entry + 1)) | (tl.load(entry + 2) < tl.load(entry + 3))
+def syncopate_load_work(entry):
+    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
+    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
+            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
+            tl.load(entry + 10).to(tl.int32))
 
 
 @triton.jit
-def syncopate_raise_late(entry, slot, columns, signals, peers):
-    """Raises the signals of the slot that this program worked on before `slot`, unless syncopate_raise_early did.
+def syncopate_raise_late(work, signals, peers):
+    """Raises the signals of the slot before, where the tile order puts that off until here.
 
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
     """
-    if slot >= tl.num_programs(0):
-        if syncopate_waits_at(entry) == 0:
-            syncopate_raise_all(entry - tl.num_programs(0).to(tl.int64) * columns, signals, peers)
+    syncopate_raise_all(work[3], work[4], signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(entry, slot, columns, count, signals, peers):
-    """Raises the slot's signals if the program's next slot waits for anything, or if there is none.
-
-    So a program never waits, nor ends, while somebody may be waiting for what it has done.
-    """
-    early = slot + tl.num_programs(0) >= count
-    if early == 0:
-        early = syncopate_waits_at(entry + tl.num_programs(0).to(tl.int64) * columns)
-    if early:
-        syncopate_raise_all(entry, signals, peers)
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(slot >= 0)
+def syncopate_raise_early(work, signals, peers):
+    """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
+    syncopate_raise_all(work[5], work[6], signals, peers)
 
 
 @triton.jit
@@ -181,22 +172,20 @@ def syncopate_elsewhere(pointers, base, other):
 
 
 @triton.jit
-def syncopate_sum_at(value, pointers, base, inside, entry, arrived, staging, addends):
+def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once.
     """
     value = tl.cast(value, base.dtype.element_ty)
-    addend = tl.load(entry + 4)
-    own = tl.load(entry + 5)
-    last = tl.load(entry + 6)
-    if addend < last:
+    addend = work[0]
+    if addend < work[2]:
         total = tl.zeros_like(value).to(tl.float32)
-        while addend < own:
+        while addend < work[1]:
             total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
             addend += 1
         total += value.to(tl.float32)
-        while addend < last:
+        while addend < work[2]:
             total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
             addend += 1
         value = total.to(value.dtype)
@@ -221,7 +210,7 @@ def syncopate_load_at(pointers, base, inside, addend, arrived, staging):
 def syncopate_kept(pointers, base, entry):
     """Which elements the slot keeps."""
     elements = syncopate_elements(pointers, base)
-    return (elements >= tl.load(entry + 9)) & (elements < tl.load(entry + 10))
+    return (elements >= tl.load(entry + 11)) & (elements < tl.load(entry + 12))
 
 
 @triton.jit
@@ -233,7 +222,7 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 13
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -255,18 +244,18 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
 
         c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
         syncopate_entry = syncopate_row + 2
-        syncopate_raise_late(syncopate_entry, syncopate_slot, 13, syncopate_signals, syncopate_peers)
+        syncopate_work = syncopate_load_work(syncopate_entry)
+        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)
         syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
                                                     syncopate_launch, syncopate_slot, syncopate_record,
                                                     syncopate_time_limit)
         syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
-                                           (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,
+                                           (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_work,
                                            syncopate_arrived, syncopate_staging, syncopate_addends)
         if syncopate_cut:
             syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
             tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
         else:
             tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-        syncopate_raise_early(syncopate_entry, syncopate_slot, 13, syncopate_tile_count, syncopate_signals,
-                              syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)

@@ -124,115 +124,126 @@ def syncopate_raise(peers, home, slot):
 
 
 @triton.jit
-def syncopate_raise_all(entry, signals, peers):
-    """Publishes what the block has stored and raises the signals of a slot, if it has any."""
-    signal = tl.load(entry + 7)
-    last = tl.load(entry + 8)
+def syncopate_raise_all(signal, last, signals, peers):
+    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
     if signal < last:
         published = syncopate_publish()
         while signal < last:
             syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
             signal += 1
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(signal >= 0)
 
 
 @triton.jit
-def syncopate_waits_at(entry):
-    """Whether a slot waits for anything, before or after its tile is computed."""
-    return (tl.load(entry) < tl.load(entry + 1)) | (tl.load(entry + 2) < tl.load(entry + 3))
+def syncopate_load_work(entry):
+    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
+    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
+            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
+            tl.load(entry + 10).to(tl.int32))
 
 
 @triton.jit
-def syncopate_raise_late(entry, slot, columns, signals, peers):
-    """Raises the signals of the slot that this program worked on before `slot`, unless syncopate_raise_early did.
+def syncopate_raise_late(work, signals, peers):
+    """Raises the signals of the slot before, where the tile order puts that off until here.
 
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
     """
-    if slot >= tl.num_programs(0):
-        if syncopate_waits_at(entry) == 0:
-            syncopate_raise_all(entry - tl.num_programs(0).to(tl.int64) * columns, signals, peers)
+    syncopate_raise_all(work[3], work[4], signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(entry, slot, columns, count, signals, peers):
-    """Raises the slot's signals if the program's next slot waits for anything, or if there is none.
+def syncopate_raise_early(work, signals, peers):
+    """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
+    syncopate_raise_all(work[5], work[6], signals, peers)
 
-    So a program never waits, nor ends, while somebody may be waiting for what it has done.
+
+@triton.jit
+def syncopate_first_summands(descriptor, row, column, work, arrived, staging, addends):
+    """The summands of the slot's first addend for a block that a descriptor stores; 0 if the slot has none.
+
+    They are apart from syncopate_sum_block so that the loads for all blocks of a tile can be under way together.
     """
-    early = slot + tl.num_programs(0) >= count
-    if early == 0:
-        early = syncopate_waits_at(entry + tl.num_programs(0).to(tl.int64) * columns)
-    if early:
-        syncopate_raise_all(entry, signals, peers)
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(slot >= 0)
+    if descriptor.block_shape[0] * descriptor.block_shape[1] > 8192:
+        return 0  # unused: there would be too few registers
+    else:
+        return syncopate_load_rows(descriptor, descriptor.block_shape[1], row, column, addends + work[0] * 3,
+                                   work[0] < work[2], arrived, staging)
 
 
 @triton.jit
-def syncopate_sum_block(value, descriptor, row, column, entry, arrived, staging, addends):
+def syncopate_sum_block(value, first, descriptor, row, column, work, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for a block that a descriptor stores.
 
-    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. Rows of the
-    output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. A large block is added in two parts,
-    which need half the registers.
+    `first` is of syncopate_first_summands. A large block is added in two parts, which need half the registers.
     """
-    height: tl.constexpr = value.shape[0]
-    width: tl.constexpr = value.shape[1]
-    if height * width >= 8192 and width >= 32:
-        left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, width // 2)), (0, 2, 1)))
-        left = syncopate_sum_rows(left, descriptor, row, column, entry, arrived, staging, addends)
-        right = syncopate_sum_rows(right, descriptor, row, column + width // 2, entry, arrived, staging, addends)
+    value = value.to(descriptor.dtype)
+    height: tl.constexpr = descriptor.block_shape[0]
+    width: tl.constexpr = descriptor.block_shape[1]
+    if height * width > 8192:
+        half: tl.constexpr = width // 2
+        left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, half)), (0, 2, 1)))
+        exists = work[0] < work[2]
+        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
+        left = syncopate_sum_rows(left, first, descriptor, row, column, work, arrived, staging, addends)
+        column += half
+        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
+        right = syncopate_sum_rows(right, first, descriptor, row, column, work, arrived, staging, addends)
         return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (height, width))
     else:
-        return syncopate_sum_rows(value, descriptor, row, column, entry, arrived, staging, addends)
+        return syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends)
 
 
 @triton.jit
-def syncopate_sum_rows(value, descriptor, row, column, entry, arrived, staging, addends):
-    """syncopate_sum_block of a block that is small enough."""
-    addend = tl.load(entry + 4)
-    own = tl.load(entry + 5)
-    last = tl.load(entry + 6)
-    if addend < last:
-        total = tl.zeros_like(value).to(tl.float32)
-        while addend < own:
-            total += syncopate_load_rows(value, descriptor, row, column, addends + addend * 3, arrived, staging)
+def syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends):
+    """syncopate_sum_block of a block that is small enough.
+
+    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. The summands of
+    the first addend are added first even where the own value comes before them: +0 + a + b is +0 + b + a.
+    """
+    if work[0] < work[2]:
+        total = tl.zeros_like(value).to(tl.float32) + first.to(tl.float32)
+        addend = work[0] + 1
+        while addend < work[1]:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+                                         staging).to(tl.float32)
             addend += 1
         total += value.to(tl.float32)
-        while addend < last:
-            total += syncopate_load_rows(value, descriptor, row, column, addends + addend * 3, arrived, staging)
+        while addend < work[2]:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+                                         staging).to(tl.float32)
             addend += 1
         value = total.to(value.dtype)
     return value
 
 
 @triton.jit
-def syncopate_load_rows(value, descriptor, row, column, addend, arrived, staging):
-    """One addend's summands of a block, in fp32; 0 in rows that it has none for.
+def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, exists, arrived, staging):
+    """One addend's summands of `width` columns of a block; 0 in rows that it has none for, or if there is no addend.
 
+    Rows of the output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. Places are counted from
+    the block's first row: so they are the same for all blocks and addends, which takes fewer registers.
     Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
     peers write the staging buffer while the kernel runs, and nothing is read twice.
     """
-    lines, columns, inside = syncopate_block(value, descriptor, row, column)
-    shift = tl.multiple_of(tl.load(addend) + arrived, 128 // descriptor.dtype.primitive_bitwidth)
-    here = inside & (lines >= tl.load(addend + 1)) & (lines < tl.load(addend + 2))
-    return tl.load(staging + (lines + shift) + columns, mask=here, other=0.0, cache_modifier=".cg").to(tl.float32)
+    base = tl.cast(row, tl.int64) * descriptor.strides[0]
+    shift = tl.load(addend, mask=exists, other=0) + arrived + base
+    shift = tl.multiple_of(shift, 128 // descriptor.dtype.primitive_bitwidth)
+    begin = tl.load(addend + 1, mask=exists, other=0) - base
+    end = tl.load(addend + 2, mask=exists, other=0) - base
+    lines = tl.arange(0, descriptor.block_shape[0])[:, None].to(tl.int64) * descriptor.strides[0]
+    columns = tl.arange(0, width)[None, :]
+    here = (columns < descriptor.shape[1] - column) & (lines >= begin) & (lines < end)
+    return tl.load(staging + (shift + column) + (lines + columns), mask=here, other=0.0, cache_modifier=".cg")
 
 
 @triton.jit
-def syncopate_block(value, descriptor, row, column):
-    """The elements of a block that a descriptor stores: the first of each row, the columns, which columns exist."""
-    rows = row + tl.arange(0, value.shape[0])
-    columns = column + tl.arange(0, value.shape[1])
-    return rows[:, None].to(tl.int64) * descriptor.strides[0], columns[None, :], columns[None, :] < descriptor.shape[1]
-
-
-@triton.jit
-def syncopate_cuts_block(value, descriptor, row, entry, cut: tl.constexpr):
+def syncopate_cuts_block(descriptor, row, entry, cut: tl.constexpr):
     """Whether the slot keeps only some of the rows of a block."""
     if cut:
         begin = tl.cast(row, tl.int64) * descriptor.strides[0]
-        end = tl.minimum(row + value.shape[0], descriptor.shape[0]).to(tl.int64) * descriptor.strides[0]
-        return (begin < tl.load(entry + 9)) | (end > tl.load(entry + 10))
+        end = tl.minimum(row + descriptor.block_shape[0], descriptor.shape[0]).to(tl.int64) * descriptor.strides[0]
+        return (begin < tl.load(entry + 11)) | (end > tl.load(entry + 12))
     else:
         return False
 
@@ -240,8 +251,10 @@ def syncopate_cuts_block(value, descriptor, row, entry, cut: tl.constexpr):
 @triton.jit
 def syncopate_store_kept(base, value, descriptor, row, column, entry):
     """Stores those rows of a block that the slot keeps."""
-    lines, columns, inside = syncopate_block(value, descriptor, row, column)
-    kept = inside & (lines >= tl.load(entry + 9)) & (lines < tl.load(entry + 10))
+    rows = row + tl.arange(0, descriptor.block_shape[0])
+    lines = rows[:, None].to(tl.int64) * descriptor.strides[0]
+    columns = column + tl.arange(0, descriptor.block_shape[1])[None, :]
+    kept = (columns < descriptor.shape[1]) & (lines >= tl.load(entry + 11)) & (lines < tl.load(entry + 12))
     tl.store(base + lines + columns, value, mask=kept)
 
 
@@ -266,7 +279,7 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     syncopate_launch = tl.load(syncopate_epoch)
     # Flattened with the K loop into one, so that the first loads of the next tile are issued before this one is stored.
     for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0), flatten=True):
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 13
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -286,33 +299,45 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         first, second = halves(left)
         third, fourth = halves(right)
         syncopate_entry = syncopate_row + 2
-        syncopate_raise_late(syncopate_entry, syncopate_slot, 13, syncopate_signals, syncopate_peers)
+        syncopate_work = syncopate_load_work(syncopate_entry)
+        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)
         syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
                                                     syncopate_launch, syncopate_slot, syncopate_record,
                                                     syncopate_time_limit)
-        syncopate_value = syncopate_sum_block(first.to(c.dtype), c, row, column, syncopate_entry, syncopate_arrived,
-                                              syncopate_staging, syncopate_addends)
-        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+        syncopate_value_0 = first.to(c.dtype)
+        syncopate_value_1 = second.to(c.dtype)
+        syncopate_value_2 = third.to(c.dtype)
+        syncopate_value_3 = fourth.to(c.dtype)
+        syncopate_first_0 = syncopate_first_summands(c, row, column, syncopate_work, syncopate_arrived,
+                                                     syncopate_staging, syncopate_addends)
+        syncopate_first_1 = syncopate_first_summands(c, row, column + BLOCK_N // 4, syncopate_work, syncopate_arrived,
+                                                     syncopate_staging, syncopate_addends)
+        syncopate_first_2 = syncopate_first_summands(c, row, column + BLOCK_N // 2, syncopate_work, syncopate_arrived,
+                                                     syncopate_staging, syncopate_addends)
+        syncopate_first_3 = syncopate_first_summands(c, row, column + BLOCK_N // 4 * 3, syncopate_work,
+                                                     syncopate_arrived, syncopate_staging, syncopate_addends)
+        syncopate_value = syncopate_sum_block(syncopate_value_0, syncopate_first_0, c, row, column, syncopate_work,
+                                              syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column, syncopate_entry)
         else:
             c.store([row, column], syncopate_value)
-        syncopate_value = syncopate_sum_block(second.to(c.dtype), c, row, column + BLOCK_N // 4, syncopate_entry,
-                                              syncopate_arrived, syncopate_staging, syncopate_addends)
-        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+        syncopate_value = syncopate_sum_block(syncopate_value_1, syncopate_first_1, c, row, column + BLOCK_N // 4,
+                                              syncopate_work, syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4, syncopate_entry)
         else:
             c.store([row, column + BLOCK_N // 4], syncopate_value)
-        syncopate_value = syncopate_sum_block(third.to(c.dtype), c, row, column + BLOCK_N // 2, syncopate_entry,
-                                              syncopate_arrived, syncopate_staging, syncopate_addends)
-        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+        syncopate_value = syncopate_sum_block(syncopate_value_2, syncopate_first_2, c, row, column + BLOCK_N // 2,
+                                              syncopate_work, syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 2, syncopate_entry)
         else:
             c.store([row, column + BLOCK_N // 2], syncopate_value)
-        syncopate_value = syncopate_sum_block(fourth.to(c.dtype), c, row, column + BLOCK_N // 4 * 3, syncopate_entry,
-                                              syncopate_arrived, syncopate_staging, syncopate_addends)
-        if syncopate_cuts_block(syncopate_value, c, row, syncopate_entry, syncopate_cut):
+        syncopate_value = syncopate_sum_block(syncopate_value_3, syncopate_first_3, c, row, column + BLOCK_N // 4 * 3,
+                                              syncopate_work, syncopate_arrived, syncopate_staging, syncopate_addends)
+        if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
             syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4 * 3, syncopate_entry)
         else:
             c.store([row, column + BLOCK_N // 4 * 3], syncopate_value)
-        syncopate_raise_early(syncopate_entry, syncopate_slot, 13, syncopate_tile_count, syncopate_signals,
-                              syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)
