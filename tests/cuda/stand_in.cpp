@@ -1,10 +1,9 @@
-#include "stand_in.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
+#include "stand_in.h"
 #include "syncopate/cuda/device_code.h"
 #include "syncopate/cuda/signature.h"
 #include "syncopate/kernel/runtime_names.h"
@@ -65,7 +64,7 @@ class Kernel {
     rank_ = static_cast<int>(static_cast<std::int32_t>(arguments_.at(parameter::kRank)));
     count_ = static_cast<std::int32_t>(arguments_.at(parameter::kTileCount));
     reduced_ = reduced_buffer(plan_);
-    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 11);
+    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 13);
     for (int worker = 0; worker < plan_.workers; ++worker) workers_.push_back({worker, 0});
   }
 
@@ -112,6 +111,7 @@ class Kernel {
         return true;
       case 1:
         check_reads(tile);
+        if (reduced_ >= 0) raise(at[7], at[8]);
         if (reduced_ < 0) next(worker);
         return true;
       case 2:
@@ -121,13 +121,17 @@ class Kernel {
         store(tile, at);
         return true;
       default:
-        for (std::int64_t i = at[7]; i < at[8]; ++i) {
-          const std::int64_t* signal = words_at(arguments_.at(runtime_parameter::kSignals)) + 2 * i;
-          const std::int64_t flags = words_at(arguments_.at(runtime_parameter::kPeers))[signal[0]];
-          ++words_at(static_cast<DevicePointer>(flags))[signal[1]];
-        }
+        raise(at[9], at[10]);
         next(worker);
         return true;
+    }
+  }
+
+  void raise(std::int64_t first, std::int64_t end) const {
+    for (std::int64_t i = first; i < end; ++i) {
+      const std::int64_t* signal = words_at(arguments_.at(runtime_parameter::kSignals)) + 2 * i;
+      const std::int64_t flags = words_at(arguments_.at(runtime_parameter::kPeers))[signal[0]];
+      ++words_at(static_cast<DevicePointer>(flags))[signal[1]];
     }
   }
 
@@ -158,7 +162,7 @@ class Kernel {
     for (const TileAccess& access : tile.writes) {
       if (access.buffer != reduced_) continue;
       for_each_run(access.region, plan_.buffer(reduced_).shape, [&](std::int64_t offset, std::int64_t run) {
-        for (std::int64_t e = std::max(offset, at[9]); e < std::min(offset + run, at[10]); ++e) {
+        for (std::int64_t e = std::max(offset, at[11]); e < std::min(offset + run, at[12]); ++e) {
           Element sum = summand(launch_, rank_, e);
           for (std::int64_t i = at[4]; i < at[6]; ++i)
             if (e >= addends[3 * i + 1] && e < addends[3 * i + 2])
