@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "syncopate/core/files.h"
@@ -82,9 +83,24 @@ CompiledKernel parse_result(const std::string& path, const std::string& text) {
   kernel.scratch_bytes = static_cast<int>(reader.integer("scratch_bytes"));
   for (const Json& name : reader.array("parameters"))
     kernel.parameters.push_back(expect_string(file, name, "a parameter"));
-  kernel.image = bytes_of_hex(reader.string("image"));
+  const std::string image = reader.string("image");
+  if (image.empty() || image.size() % 2 != 0 || image.find_first_not_of("0123456789abcdef") != std::string::npos)
+    throw UserError({path}, "the kernel's image is not hexadecimal", "delete the file");
+  kernel.image = bytes_of_hex(image);
   reader.finish();
   return kernel;
+}
+
+/// A damaged entry (by a full disk, say) is none: compiling again replaces it.
+std::optional<CompiledKernel> cached(const std::string& path) {
+  if (!fs::exists(path)) return std::nullopt;
+  try {
+    CompiledKernel kernel = parse_result(path, read_file(path));
+    kernel.from_cache = true;
+    return kernel;
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
 }
 
 std::string last_lines(std::string_view text, int count) {
@@ -148,11 +164,7 @@ CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOp
   const std::string request = request_json(function, signature_of(plan, text), plan.kernel, options).dump();
   const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request, source));
   const std::string path = (fs::path(options.cache) / (key + ".json")).string();
-  if (fs::exists(path)) {
-    CompiledKernel kernel = parse_result(path, read_file(path));
-    kernel.from_cache = true;
-    return kernel;
-  }
+  if (std::optional<CompiledKernel> kernel = cached(path)) return *std::move(kernel);
   const std::string result = compile_in_child(
       source, request, fmt::format("{} ({})", fused ? "fused.py" : plan.kernel.file, function), version, options);
   CompiledKernel kernel = parse_result("result.json", result);

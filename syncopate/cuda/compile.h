@@ -35,8 +35,9 @@ struct CompiledKernel {
 std::string triton_version(const std::string& python);
 
 /// Compiles one of the plan's kernels, or takes it from the cache. The key of the cache is all that the result depends
-/// on: text, specialisation, options, Triton's version. Entries appear whole, so processes may share a cache. Throws
-/// UserError with what the child said if Triton rejects the kernel, aborts or takes too long.
+/// on: text, specialisation, options, Triton's version. Entries appear whole, so threads and processes may share a
+/// cache; a damaged one is compiled again. Throws UserError with what the child said if Triton rejects the kernel,
+/// aborts or takes too long.
 CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOptions& options);
 
 }  // namespace syncopate::cuda

@@ -6,9 +6,13 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
 
 #include "repository.h"
 #include "syncopate/core/error.h"
+#include "syncopate/core/files.h"
 #include "syncopate/driver/driver.h"
 #include "tests/support/temporary_folder.h"
 
@@ -123,17 +127,44 @@ TEST_F(CompileInChild, AMissingPythonIsAnErrorThatNamesIt) {
   EXPECT_THAT(expect_error().where().file, HasSubstr("/nonexistent/python"));
 }
 
-TEST_F(CompileInChild, ADamagedCacheEntryIsAnErrorAtItsPlace) {
+TEST_F(CompileInChild, ADamagedCacheEntryIsCompiledAgain) {
   play(kResult);
   compile_kernel(plan_, KernelText::fused, options_);
   const fs::path entry = fs::directory_iterator(options_.cache)->path();
-  fs::resize_file(entry, 20);
-  try {
-    compile_kernel(plan_, KernelText::fused, options_);
-    FAIL() << "half an entry was believed";
-  } catch (const UserError& error) {
-    EXPECT_EQ(error.where().file, entry.string());
+  for (const unsigned left : {20U, 0U}) {
+    fs::resize_file(entry, left);
+    const CompiledKernel again = compile_kernel(plan_, KernelText::fused, options_);
+    EXPECT_FALSE(again.from_cache) << "half an entry was believed";
+    EXPECT_EQ(again.image, std::string("\x00\xff\x1a", 3));
+    EXPECT_TRUE(compile_kernel(plan_, KernelText::fused, options_).from_cache) << "the entry was not mended";
+    EXPECT_EQ(entries(), 1U);
   }
+}
+
+/// The text still is JSON.
+TEST_F(CompileInChild, SoIsOneWhoseImageIsNoHexadecimalNumber) {
+  play(kResult);
+  compile_kernel(plan_, KernelText::fused, options_);
+  const fs::path entry = fs::directory_iterator(options_.cache)->path();
+  const std::string good = read_file(entry.string());
+  for (const char* image : {"00ff1", "00ff1g", "00FF1A", ""}) {
+    std::string bad = good;
+    bad.replace(bad.find("00ff1a"), 6, image);
+    std::ofstream(entry) << bad;
+    EXPECT_FALSE(compile_kernel(plan_, KernelText::fused, options_).from_cache) << image;
+  }
+}
+
+TEST_F(CompileInChild, ThreadsShareACache) {
+  play(kResult);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i)
+    threads.emplace_back([this] {
+      for (int round = 0; round < 5; ++round)
+        EXPECT_EQ(compile_kernel(plan_, KernelText::fused, options_).image, std::string("\x00\xff\x1a", 3));
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(entries(), 1U);
 }
 
 }  // namespace
