@@ -114,6 +114,8 @@ void check_tensor(const Buffer& buffer, const DLTensor& tensor, int device) {
   if (tensor.device.device_type != kDLCUDA || tensor.device.device_id != device)
     refuse(buffer, "device", fmt::format("cuda:{}", device), device_name(tensor.device),
            "move it to the operator's GPU");
+  // Extents are at least 1, so no tensor of a plan does without memory.
+  if (tensor.data == nullptr) refuse(buffer, "address", "of memory", "null", "pass a tensor that has memory");
   if (address_of(tensor) % kAlignment != 0)
     refuse(buffer, "address", fmt::format("divisible by {}", kAlignment), fmt::format("{:#x}", address_of(tensor)),
            "copy it into memory of its own: a slice may begin anywhere");

@@ -82,6 +82,8 @@ TEST(CheckTensor, NamesTheTensorWhatWasExpectedAndWhatCame) {
   refused([](Given& g) { g.tensor.device = {kDLROCM, 1}; }, "got a device of DLPack type 10");
   refused([](Given& g) { g.tensor.data = reinterpret_cast<void*>(0x1008); },
           "tensor b: address divisible by 16 expected, got 0x1008");
+  refused([](Given& g) { g.tensor.data = nullptr; }, "tensor b: address of memory expected, got null");
+  refused([](Given& g) { g.tensor.data = nullptr, g.tensor.byte_offset = 32; }, "address of memory expected, got null");
   refused([](Given& g) { g.tensor.byte_offset = 2; }, "tensor b: address divisible by 16 expected, got 0x1002");
 }
 
