@@ -105,6 +105,12 @@ std::optional<std::string> RankWatch::missed() {
                      rank_.time_limit(), what, expected, (*record)[4]);
 }
 
+std::optional<std::int64_t> RankWatch::launches_ended() {
+  const auto epoch = read(rank_.epoch(), 1);
+  if (!epoch) return std::nullopt;
+  return epoch->front() - 1;
+}
+
 std::string RankWatch::empty_mailboxes() {
   const Plan& plan = rank_.plan();
   const auto& all = rank_.mailboxes().of_rank[static_cast<std::size_t>(rank_.rank())];

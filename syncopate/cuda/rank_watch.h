@@ -18,6 +18,8 @@ class RankWatch {
 
   /// What a kernel of this rank has waited for in vain, in words: rank, tile, launch, signal, flag, expected, seen.
   std::optional<std::string> missed();
+  /// How many launches of this rank have ended since it was made; nothing if its memory cannot be read.
+  std::optional<std::int64_t> launches_ended();
   /// For a launch that takes too long though no kernel has missed a wait: the empty mailboxes of this rank, in words.
   /// One of them may be what a queue's stream waits for; others may have been taken already in this launch.
   std::string empty_mailboxes();

@@ -46,10 +46,11 @@ bool Watch::complete(int rank, std::int64_t epoch) const {
 }
 
 std::optional<std::string> Watch::await(std::int64_t epoch) {
-  const auto begin = Clock::now();
-  const auto suspicious =
-      begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_limit_)) + kPatience;
-  auto next_records = begin + kBetweenRecords;
+  const auto one_launch =
+      std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_limit_)) + kPatience;
+  auto suspicious = Clock::now() + one_launch;
+  auto next_records = Clock::now() + kBetweenRecords;
+  std::int64_t launches = 0;
   bool ended = false;
   while (!ended) {
     ended = true;
@@ -62,6 +63,10 @@ std::optional<std::string> Watch::await(std::int64_t epoch) {
         return missed;
       }
       next_records = now + kBetweenRecords;
+      if (const std::int64_t so_far = launches_ended(); so_far > launches) {
+        suspicious = now + one_launch;
+        launches = so_far;
+      }
     }
     if (!ended && now >= suspicious) {
       std::string missed = missed_by_streams(epoch);
@@ -71,6 +76,12 @@ std::optional<std::string> Watch::await(std::int64_t epoch) {
     if (!ended) std::this_thread::sleep_for(kBetweenLooks);
   }
   return std::nullopt;
+}
+
+std::int64_t Watch::launches_ended() {
+  std::int64_t launches = 0;
+  for (RankWatch& watch : watches_) launches += watch.launches_ended().value_or(0);
+  return launches;
 }
 
 std::string Watch::missed_by_kernels() {

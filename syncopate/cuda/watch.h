@@ -15,12 +15,15 @@ class Watch {
  public:
   explicit Watch(Ranks& ranks);
 
-  /// Until launch `epoch` is complete on all ranks. Nothing if it is; else what was missed, when every stream has
+  /// Until launch `epoch` is complete on all ranks, however many are before it: the time limit is for one launch, and
+  /// counts from the last that has ended on any rank. Nothing if it is; else what was missed, when every stream has
   /// been let go and has ended (or was abandoned, if that takes longer than some seconds).
   std::optional<std::string> await(std::int64_t epoch);
 
  private:
   bool complete(int rank, std::int64_t epoch) const;
+  /// Of all ranks together.
+  std::int64_t launches_ended();
   /// One line for each rank that has given up a wait.
   std::string missed_by_kernels();
   std::string missed_by_streams(std::int64_t epoch);
