@@ -64,7 +64,11 @@ class Operator:
     def __init__(self, plan, group=None, device=None, share=False, time_limit=10.0, python=None, cache=None,
                  withhold=None):
         """`withhold`, for tests: (queue, transfer, launch) of this rank that does not happen."""
-        import torch
+        try:
+            import torch
+        except ImportError as error:
+            raise Error("operators take torch tensors, and torch is not installed here; "
+                        "install it with: pip install torch") from error
 
         self.plan = plan
         self._torch = torch

@@ -1,11 +1,16 @@
 """Plans: fused operators, complete, as Syncopate's compiler makes them."""
+import collections.abc
+import contextlib
 import ctypes
 import dataclasses
 import json
 import os
+import sys
+import threading
 import weakref
 
 from syncopate import _library
+from syncopate.errors import Error
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +82,28 @@ def _buffer(about):
                      "outputs": tuple(map(_slices, about["outputs"]))})
 
 
+@contextlib.contextmanager
+def _interrupts_kept(raised):
+    """Collects what is raised in a callback outside its `try`: Ctrl-C may come as it is entered. ctypes can only report it
+    to sys.unraisablehook, and makes up what the callback returns."""
+    if threading.current_thread() is not threading.main_thread():  # only there Python handles signals
+        yield
+        return
+    before, main = sys.unraisablehook, threading.get_ident()
+
+    def keep(about):
+        if threading.get_ident() == main and "ctypes callback" in (about.err_msg or ""):
+            raised.append(about.exc_value)
+        else:
+            before(about)
+
+    sys.unraisablehook = keep
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
 class Plan:
     """A fused operator. Made by compile(), load() and parse(); immutable."""
 
@@ -137,23 +164,34 @@ class Plan:
         @_library.Progress
         def on_progress(_, done, all_of_them):
             try:
-                if progress is not None:
+                if progress is not None and not raised:
                     progress(done, all_of_them)
-                return 0
+                return 1 if raised else 0
             except BaseException as exception:  # it must not pass through C; raised again below
                 raised.append(exception)
                 return 1
 
         options = _library.RunOptions()
         _library.library.syncopate_run_options_init(ctypes.byref(options))
-        options.seed, options.repeat = seed, repeat
+        options.seed, options.repeat = _integer("seed", seed, 0, 2**64 - 1), _integer("repeat", repeat, 1, 1000000)
         options.adversary, options.reals = bool(adversary), inputs == "reals"
         options.progress = on_progress
-        try:
+        text = None
+        with _interrupts_kept(raised), contextlib.suppress(_library.Stopped):
             text = _library.text_of("plan_run", self._handle, ctypes.byref(options))
-        except _library.Stopped:
-            raise raised[0] from None
+        if raised or text is None:
+            raise raised[0] if raised else KeyboardInterrupt
         return RunReport(**json.loads(text))
+
+
+def _integer(name, value, least, most):
+    """`value`, if it is an integer in that range: ctypes takes any, and drops what does not fit."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is an integer, not a {type(value).__name__}: {value!r}")
+    value = value.__index__()
+    if not least <= value <= most:
+        raise Error(f"{name} is {value}; it must be from {least} to {most}")
+    return value
 
 
 def _toml(value):
@@ -174,7 +212,12 @@ def _toml(value):
 def compile(operator_file, settings=None):
     """Compiles an operator file (.toml). `settings` maps dotted keys to values that override the file's:
     {"ranks": 8, "kernel.args.M": 8192, "communicate.a.algorithm": "ring"}. Raises Error with the place of a mistake."""
-    settings = settings or {}
+    settings = {} if settings is None else settings
+    if not isinstance(settings, collections.abc.Mapping):
+        raise TypeError(f"settings is a {type(settings).__name__}; use a dict, such as {{'ranks': 2}}")
+    for key in settings:
+        if not isinstance(key, str):
+            raise TypeError(f"a setting's name is a string, not a {type(key).__name__}: {key!r}")
     overrides = (_library.Override * len(settings))()
     for override, (key, value) in zip(overrides, settings.items()):
         override.key, override.value = key.encode(), _toml(value).encode()

@@ -93,8 +93,15 @@ class Plans(unittest.TestCase):
                 self.assertGreater(report.bytes_moved, 0)
         with self.assertRaisesRegex(ValueError, "inputs is 'floats'"):
             plan.run(inputs="floats")
-        with self.assertRaisesRegex(syncopate.Error, "repeat is 0"):
-            plan.run(repeat=0)
+        for mistake in ({"repeat": 0}, {"repeat": 2**40}, {"seed": -1}, {"seed": 2**64}):
+            (name, value), = mistake.items()
+            with self.assertRaisesRegex(syncopate.Error, f"{name} is {value}; it must be from "):
+                plan.run(**mistake)
+        for mistake in ({"seed": 1.5}, {"seed": "1"}, {"repeat": True}, {"repeat": None}):
+            (name, value), = mistake.items()
+            with self.assertRaisesRegex(TypeError, f"{name} is an integer, not a {type(value).__name__}"):
+                plan.run(**mistake)
+        self.assertTrue(plan.run(seed=2**64 - 1))
 
     def test_plans_are_used_from_many_threads(self):
         plan, texts, reports = small(), [], []
@@ -140,6 +147,22 @@ class Progress(unittest.TestCase):
         self.assertNotEqual(child.returncode, 0)
         self.assertIn("KeyboardInterrupt", err)
 
+    def test_control_c_on_the_way_into_the_callback(self):
+        def interrupt(frame, event, _):
+            if frame.f_code.co_name == "on_progress":
+                raise KeyboardInterrupt
+
+        before = sys.unraisablehook
+        for progress in (None, lambda done, all_of_them: None):
+            sys.settrace(interrupt)  # ends by itself when it raises
+            try:
+                with self.assertRaises(KeyboardInterrupt):
+                    small().run(repeat=100, progress=progress)
+            finally:
+                sys.settrace(None)
+        self.assertIs(sys.unraisablehook, before)
+        self.assertTrue(small().run())
+
 
 class Mistakes(unittest.TestCase):
     def error_of(self, act):
@@ -155,6 +178,13 @@ class Mistakes(unittest.TestCase):
         error = self.error_of(lambda: small(rank=3))
         self.assertEqual(error.problem, "unknown key 'rank' in the operator file")
         self.assertIn("did you mean 'ranks'?", error.remedy)
+
+    def test_settings_of_another_kind(self):
+        for settings in (["ranks=2"], "ranks=2", 2, []):
+            with self.assertRaisesRegex(TypeError, f"settings is a {type(settings).__name__}; use a dict"):
+                syncopate.compile(AG_GEMM, settings)
+        with self.assertRaisesRegex(TypeError, "a setting's name is a string, not a int: 2"):
+            syncopate.compile(AG_GEMM, {2: "ranks"})
 
     def test_places(self):
         with tempfile.TemporaryDirectory() as folder:
