@@ -172,6 +172,9 @@ std::string Json::dump(int width) const {
 
 namespace {
 
+/// Values are copied, written and freed by recursion, whose depth must not be the file's choice.
+constexpr std::size_t kMostNested = 256;
+
 /// An input iterator that lets the handler below know how far the lexer has read.
 class CountingIterator {
  public:
@@ -286,6 +289,9 @@ class JsonBuilder {
   }
   bool open(Json value) {
     const std::size_t start = token_start();
+    if (open_.size() == kMostNested)
+      throw UserError(file_.locate(start), fmt::format("arrays and objects nested more than {} deep", kMostNested),
+                      "no file of Syncopate's is");
     value.set_offset(static_cast<std::uint32_t>(start));
     last_end_ = start + 1;
     open_.push_back(&attach(std::move(value)));

@@ -49,6 +49,25 @@ TEST(Json, SyntaxErrorsNameThePlace) {
   EXPECT_EQ(error_of("{\"a\": 1,\n \"a\": 2}"), "f.json:2:2: key 'a' stands here a second time; keep one of them");
 }
 
+TEST(Json, NestingHasALimit) {
+  const auto nested = [](std::size_t depth, const std::string& open, const std::string& close) {
+    std::string text;
+    for (std::size_t i = 0; i < depth; ++i) text += open;
+    text += "1";
+    for (std::size_t i = 0; i < depth; ++i) text += close;
+    return text;
+  };
+  const SourceFile deepest = file(nested(256, "[", "]"));
+  const Json root = parse_json(deepest);
+  EXPECT_EQ(root.items().size(), 1U);
+  EXPECT_EQ(error_of(nested(257, "[", "]")),
+            "f.json:1:257: arrays and objects nested more than 256 deep; no file of Syncopate's is");
+  EXPECT_EQ(error_of(nested(1000000, "[", "]")), error_of(nested(257, "[", "]")));
+  EXPECT_EQ(error_of(nested(1000000, "{\"a\":", "}")),
+            "f.json:1:1281: arrays and objects nested more than 256 deep; no file of Syncopate's is");
+  EXPECT_EQ(error_of(std::string(1000000, '[')), error_of(nested(257, "[", "]"))) << "never closed";
+}
+
 TEST(Json, DumpIsReadBackTheSame) {
   Json root = Json::object();
   root.set("text", "line\n\"quoted\" \xC3\xA9");
