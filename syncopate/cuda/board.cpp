@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -18,14 +19,26 @@
 
 namespace syncopate::cuda {
 
+namespace {
+
+/// Two threads of each rank may tell of a failure at the same time.
+constexpr int kMessages = 2 * kBoardRanks;
+
+}  // namespace
+
 /// New memory is all zeros, which is the beginning state of every member.
 struct Board::Page {
   std::atomic<int> arrived;
   std::array<std::atomic<bool>, kBoardRanks> there;
-  std::atomic<bool> claimed;  ///< somebody writes the failure
-  std::atomic<bool> failed;   ///< it is written
-  std::size_t length;
-  std::array<char, 4000> message;
+  /// A failure is written to a message of its own first and published then: whoever dies while writing keeps nobody
+  /// from telling of another one.
+  struct Message {
+    std::size_t length;
+    std::array<char, 4000> text;
+  };
+  std::atomic<int> taken;  ///< messages that somebody has begun to write
+  std::atomic<int> first;  ///< the number of the one that counts, from 1; 0 as long as there is none
+  std::array<Message, kMessages> messages;
 };
 
 namespace {
@@ -121,15 +134,21 @@ void Board::leave(int rank) { page_->there[static_cast<std::size_t>(rank)] = fal
 bool Board::is_there(int rank) const { return page_->there[static_cast<std::size_t>(rank)]; }
 
 void Board::fail(std::string_view message) {
-  if (page_->claimed.exchange(true)) return;
-  page_->length = std::min(message.size(), page_->message.size());
-  std::memcpy(page_->message.data(), message.data(), page_->length);
-  page_->failed = true;
+  if (page_->first != 0) return;
+  const int number = ++page_->taken;
+  if (number > kMessages) return;  // as many others are about to publish theirs
+  Page::Message& mine = page_->messages[static_cast<std::size_t>(number - 1)];
+  mine.length = std::min(message.size(), mine.text.size());
+  std::memcpy(mine.text.data(), message.data(), mine.length);
+  int none = 0;
+  page_->first.compare_exchange_strong(none, number);
 }
 
 std::optional<std::string> Board::failure() const {
-  if (!page_->failed) return std::nullopt;
-  return std::string(page_->message.data(), page_->length);
+  const int first = page_->first;
+  if (first == 0) return std::nullopt;
+  const Page::Message& message = page_->messages[static_cast<std::size_t>(first - 1)];
+  return std::string(message.text.data(), message.length);
 }
 
 }  // namespace syncopate::cuda

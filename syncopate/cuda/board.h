@@ -1,4 +1,4 @@
-// What the processes of one operator know of each other while they run: a page of host memory that all of them map. The
+// What the processes of one operator know of each other while they run: host memory that all of them map. The
 // first failure anywhere is written there once, so that every rank reports the same one.
 #pragma once
 
@@ -35,7 +35,8 @@ class Board {
   /// Joined, and not left yet.
   bool is_there(int rank) const;
 
-  /// Only the first failure counts; texts of more than 4000 bytes are cut.
+  /// Only the first failure counts; texts of more than 4000 bytes are cut. A process that dies in here does not keep
+  /// the others from telling of a failure.
   void fail(std::string_view message);
   std::optional<std::string> failure() const;
 

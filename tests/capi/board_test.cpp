@@ -1,6 +1,8 @@
 #include "syncopate/cuda/board.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +74,24 @@ TEST(Board, OfManyFailuresAtOnceEveryoneSeesTheSameWholeOne) {
     EXPECT_EQ(seen[0]->find_first_not_of(seen[0]->front()), std::string::npos);
     for (const auto& each : seen) EXPECT_EQ(each, seen[0]);
   }
+}
+
+TEST(Board, WhoDiesWhileTellingOfAFailureKeepsNobodyFromTelling) {
+  Board board = Board::make();
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<char*>(memory) + page, page, PROT_NONE), 0);
+  const int code = in_another_process([&] {
+    ::signal(SIGSEGV, SIG_DFL);
+    board.fail(std::string_view(static_cast<const char*>(memory) + page - 100, 200));  // dies in the middle of it
+    return 0;
+  });
+  ::munmap(memory, 2 * page);
+  EXPECT_EQ(code, -1) << "it was to die";
+  EXPECT_EQ(board.failure(), std::nullopt);
+  board.fail("rank 1: its process has died");
+  EXPECT_EQ(board.failure(), "rank 1: its process has died");
 }
 
 TEST(Board, LongTextsAreCut) {
