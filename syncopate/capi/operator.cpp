@@ -33,16 +33,20 @@ struct Prepared {
 /// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU.
 class ContextKept {
  public:
-  explicit ContextKept(const cuda::Driver& driver) : driver_(driver) {
-    driver_.check(driver_.context_get_current(&context_), "asking for the current GPU");
-  }
+  explicit ContextKept(const cuda::Driver& driver) : driver_(driver), result_(driver.context_get_current(&context_)) {}
   ContextKept(const ContextKept&) = delete;
   ContextKept& operator=(const ContextKept&) = delete;
-  ~ContextKept() { driver_.context_set_current(context_); }
+  ~ContextKept() {
+    if (is_known()) driver_.context_set_current(context_);
+  }
+
+  bool is_known() const { return result_ == cuda::kSuccess; }
+  void check() const { driver_.check(result_, "asking for the current GPU"); }
 
  private:
   const cuda::Driver& driver_;
   cuda::Context context_ = nullptr;
+  cuda::Result result_;
 };
 
 cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
@@ -62,11 +66,14 @@ cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
 std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const syncopate_operator_options& asked) {
   const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::load();
   const ContextKept kept(*driver);
+  kept.check();
   auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, rank_options_of(asked));
-  // The last view may go on any thread, long after the operator.
-  return {made.release(), [driver](Prepared* last) {
+  // The last view may go on any thread, long after the operator, and nobody is there to hear of a failure. A driver
+  // that does not even know the current GPU any more frees nothing.
+  return {made.release(), [driver](Prepared* last) noexcept {
             const ContextKept kept_then(*driver);
-            delete last;
+            last->group.leave();
+            if (kept_then.is_known()) delete last;
           }};
 }
 
@@ -108,6 +115,7 @@ syncopate_code with_operator(const syncopate_operator* op, syncopate_error** err
   return guard(error, [&] {
     require(op, "op");
     const ContextKept kept(op->prepared->gpu.driver());
+    kept.check();
     body(*op->prepared);
   });
 }
