@@ -25,6 +25,7 @@ ArenaLayout arena_layout(const Plan& plan, const Mailboxes& mailboxes) {
     flags = std::max(flags, static_cast<std::size_t>(signal_count(plan, rank)));
   layout.flags = place(flags * kWord);
   layout.mailboxes = place(mailboxes.most() * kWord);
+  layout.record = place(kRecordWords * kWord);
   for (const Buffer& buffer : plan.buffers) {
     layout.buffers.emplace_back();
     if (buffer.symmetric)

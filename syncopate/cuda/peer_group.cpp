@@ -24,7 +24,9 @@ using std::chrono::milliseconds;
 
 constexpr auto kBetweenLooks = milliseconds(50);
 /// How much longer than a wait a launch may take before its streams are suspected.
-constexpr auto kPatience = std::chrono::seconds(2);
+constexpr auto kPatience = milliseconds(500);
+/// How long a peer that has missed a wait may take to say what it was; its own look-out looks every 50 ms.
+constexpr auto kTelling = std::chrono::seconds(1);
 constexpr auto kLettingGo = std::chrono::seconds(10);
 /// How long peers may hold on to this rank's memory after it has left.
 constexpr auto kParting = std::chrono::seconds(5);
@@ -74,7 +76,10 @@ struct PeerGroup::State {
   void close_peers();
   void look_on();
   bool look();
+  bool is_alive(const PeerHandle& peer) const;
   std::string dead_peer() const;
+  std::vector<int> reachable_peers() const;
+  void look_at_peers();
   void fail(const std::string& message);
   void let_go();
   std::optional<std::string> told() const { return board ? board->failure() : std::nullopt; }
@@ -112,6 +117,7 @@ PeerHandle PeerGroup::State::describe() {
   handle.machine = this_machine();
   handle.process = ::getpid();
   handle.process_start = process_start(handle.process);
+  handle.process_nonce = process_nonce();
   handle.device = uuid_of(driver, rank.gpu().ordinal());
   handle.arena = rank.arena();
   handle.arena_bytes = static_cast<std::int64_t>(rank.layout().bytes);
@@ -128,7 +134,7 @@ DevicePointer PeerGroup::State::reach(const PeerHandle& peer) {
   if (peer.rank == own.rank) return own.arena;
   const int ordinal = ordinal_of(driver, peer);
   const bool other_gpu = ordinal != rank.gpu().ordinal();
-  if (peer.process == own.process) {
+  if (same_process(peer, own)) {
     if (other_gpu) {
       peer_gpus.push_back(
           std::make_unique<Gpu>(std::shared_ptr<const Driver>(std::shared_ptr<const Driver>(), &driver), ordinal));
@@ -136,7 +142,7 @@ DevicePointer PeerGroup::State::reach(const PeerHandle& peer) {
     }
     return peer.arena;
   }
-  if (process_start(peer.process) != peer.process_start)
+  if (peer.process == own.process || process_start(peer.process) != peer.process_start)
     throw UserError({}, fmt::format("the process of rank {} cannot be seen from that of rank {}", peer.rank, own.rank),
                     "it has ended, or the two are in different containers");
   rank.gpu().make_current();
@@ -168,8 +174,11 @@ void PeerGroup::State::close_peers() {
 void PeerGroup::State::look_on() {
   try {
     rank.gpu().make_current();
-  } catch (const UserError& error) {
-    return fail(fmt::format("rank {}: {}", own.rank, error.what()));
+  } catch (const std::exception& error) {  // nobody else would let this rank go
+    fail(fmt::format("rank {}: {}", own.rank, error.what()));
+    rank.gpu().abandon();
+    released = true;
+    return;
   }
   const CapturesUndisturbed undisturbed(driver);
   std::unique_lock lock(mutex);
@@ -207,18 +216,44 @@ bool PeerGroup::State::look() {
                        std::chrono::duration<double>(*at_work).count(), watch.empty_mailboxes()));
     }
     if (!told()) return !ended;
-  } catch (const UserError& error) {
+  } catch (const std::exception& error) {
     fail(fmt::format("rank {}: {}", own.rank, error.what()));
   }
   let_go();
   return false;
 }
 
+bool PeerGroup::State::is_alive(const PeerHandle& peer) const {
+  return same_process(peer, own) || process_start(peer.process) == peer.process_start;
+}
+
 std::string PeerGroup::State::dead_peer() const {
   for (const PeerHandle& peer : peers)
-    if (peer.process != own.process && process_start(peer.process) != peer.process_start && board->is_there(peer.rank))
+    if (!is_alive(peer) && board->is_there(peer.rank))
       return fmt::format("rank {}: its process ({}) has died", peer.rank, peer.process);
   return {};
+}
+
+/// The other ranks whose memory this rank may read: a rank that has left may have freed it, and so may a dead one.
+std::vector<int> PeerGroup::State::reachable_peers() const {
+  std::vector<int> reachable;
+  for (const PeerHandle& peer : peers) {
+    if (peer.rank != own.rank && is_alive(peer) && board->is_there(peer.rank)) reachable.push_back(peer.rank);
+  }
+  return reachable;
+}
+
+/// A peer that has missed a wait tells in its own words; if it does not, this rank fails in general ones.
+void PeerGroup::State::look_at_peers() {
+  std::optional<int> missed;
+  {
+    const std::lock_guard lock(watch_mutex);
+    missed = watch.missed_elsewhere(reachable_peers());
+  }
+  if (!missed) return;
+  const auto deadline = Clock::now() + kTelling;
+  while (!told() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  fail(fmt::format("rank {} has missed a wait", *missed));
 }
 
 void PeerGroup::State::fail(const std::string& message) { board->fail(message); }
@@ -237,7 +272,7 @@ void PeerGroup::State::let_go() {
     const std::lock_guard lock(watch_mutex);
     watch.let_go();
     if (!launches.all_ended()) rank.gpu().abandon();
-  } catch (const UserError&) {  // the GPU has failed: there is nothing to let go, and nothing to free
+  } catch (const std::exception&) {  // the GPU has failed: there is nothing to let go, and nothing to free
     rank.gpu().abandon();
   }
   released = true;
@@ -245,8 +280,8 @@ void PeerGroup::State::let_go() {
 
 bool PeerGroup::State::peers_have_left() const {
   for (const PeerHandle& peer : peers) {
-    const bool elsewhere = peer.process != own.process;  // those of this process are its caller's affair
-    if (elsewhere && board->is_there(peer.rank) && process_start(peer.process) == peer.process_start) return false;
+    const bool elsewhere = !same_process(peer, own);  // those of this process are its caller's affair
+    if (elsewhere && board->is_there(peer.rank) && is_alive(peer)) return false;
   }
   return true;
 }
@@ -315,8 +350,11 @@ std::optional<std::string> PeerGroup::failure() {
   const CapturesUndisturbed undisturbed(state.driver);
   try {
     state.rank.gpu().make_current();
-    const std::lock_guard lock(state.watch_mutex);
-    if (auto missed = state.watch.missed()) state.fail(*missed);
+    {
+      const std::lock_guard lock(state.watch_mutex);
+      if (auto missed = state.watch.missed()) state.fail(*missed);
+    }
+    if (!state.told()) state.look_at_peers();
   } catch (const UserError& error) {
     state.fail(fmt::format("rank {}: {}", state.own.rank, error.what()));
   }
@@ -346,7 +384,7 @@ void PeerGroup::leave() {
   if (connected) {
     try {
       failed = synchronize().has_value();
-    } catch (const UserError&) {  // whatever broke has been reported by the call that met it first
+    } catch (const std::exception&) {  // whatever broke has been reported by the call that met it first
       failed = true;
     }
     {

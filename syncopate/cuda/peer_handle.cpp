@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <random>
 #include <sstream>
 
 #include "syncopate/core/error.h"
@@ -15,7 +16,7 @@
 namespace syncopate::cuda {
 namespace {
 
-constexpr std::int64_t kHandleVersion = 1;
+constexpr std::int64_t kHandleVersion = 2;
 
 template <std::size_t size>
 std::string to_hex(const std::array<char, size>& bytes) {
@@ -57,6 +58,7 @@ std::string to_text(const PeerHandle& handle) {
                        {"machine", handle.machine},
                        {"process", handle.process},
                        {"process_start", handle.process_start},
+                       {"process_nonce", handle.process_nonce},
                        {"device", to_hex(handle.device.bytes)},
                        {"arena", static_cast<std::int64_t>(handle.arena)},
                        {"arena_bytes", handle.arena_bytes},
@@ -79,6 +81,7 @@ PeerHandle parse_peer_handle(const std::string& text) {
   handle.machine = reader.string("machine");
   handle.process = reader.integer("process");
   handle.process_start = reader.integer("process_start");
+  handle.process_nonce = reader.string("process_nonce");
   handle.device.bytes = from_hex<16>(file, reader.required("device"));
   handle.arena = static_cast<DevicePointer>(reader.integer("arena"));
   handle.arena_bytes = reader.integer("arena_bytes");
@@ -120,6 +123,18 @@ void check_peers(const std::vector<PeerHandle>& handles, const PeerHandle& own, 
 }
 
 std::string this_machine() { return first_line("/proc/sys/kernel/random/boot_id"); }
+
+const std::string& process_nonce() {
+  static const std::string nonce = [] {
+    std::random_device random;
+    return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+  }();
+  return nonce;
+}
+
+bool same_process(const PeerHandle& a, const PeerHandle& b) {
+  return a.process == b.process && a.process_start == b.process_start && a.process_nonce == b.process_nonce;
+}
 
 std::int64_t process_start(std::int64_t process) {
   // "pid (name) state ppid ...": the name may hold anything, so what follows is counted from the last parenthesis. The

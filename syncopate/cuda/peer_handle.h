@@ -17,6 +17,7 @@ struct PeerHandle {
   std::string machine;             ///< of this start of it: processes on other machines cannot be reached
   std::int64_t process = 0;        ///< its number
   std::int64_t process_start = 0;  ///< when it began (as /proc says): numbers are used again
+  std::string process_nonce;       ///< drawn by it: in containers of their own two may have the same number
   DeviceUuid device;
   DevicePointer arena = 0;  ///< as that process addresses it
   std::int64_t arena_bytes = 0;
@@ -34,6 +35,10 @@ void check_peers(const std::vector<PeerHandle>& handles, const PeerHandle& own, 
 
 /// What identifies this start of this machine.
 std::string this_machine();
+/// What this process has drawn: no other has the same.
+const std::string& process_nonce();
+/// Whether two handles are of one process, whose addresses are the same for both.
+bool same_process(const PeerHandle& a, const PeerHandle& b);
 /// When a process began, in ticks since the machine did; 0 if it has ended (or waits for its parent to notice).
 std::int64_t process_start(std::int64_t process);
 

@@ -110,7 +110,11 @@ struct RankOnGpu::Parts {
     gpu.upload(arena + layout.mailboxes, mail.data(), mail.size() * kWord);
 
     epoch = upload_words({1}, "the epoch");
-    record = upload_words(std::vector<std::int64_t>(kRecordWords, 0), "the record of a missed wait");
+    const std::vector<std::int64_t> nothing_missed(kRecordWords, 0);
+    record = arena + layout.record;
+    gpu.upload(record, nothing_missed.data(), nothing_missed.size() * kWord);
+    records.assign(static_cast<std::size_t>(plan.ranks), 0);
+    records[static_cast<std::size_t>(rank)] = record;
     scratch =
         gpu.allocate(static_cast<std::size_t>(plan.workers) * static_cast<std::size_t>(fused.compiled->scratch_bytes),
                      "tensor descriptors");
@@ -146,6 +150,7 @@ struct RankOnGpu::Parts {
     check_internal(arenas.size() == static_cast<std::size_t>(plan.ranks), "one arena of each rank is needed");
     check_internal(arenas[static_cast<std::size_t>(rank)] == arena, "the rank's own arena has another address");
     check_internal(!arguments, "a rank is connected once");
+    for (std::size_t each = 0; each < arenas.size(); ++each) records[each] = arenas[each] + layout.record;
     steps = rank_steps(plan, rank, layout, mailboxes, words, arenas);
     step_waits = upload_words(steps.waits, "waits of completions and queues");
     std::vector<std::int64_t> raises;
@@ -388,6 +393,7 @@ struct RankOnGpu::Parts {
   DevicePointer arena = 0;
   DevicePointer epoch = 0;
   DevicePointer record = 0;
+  std::vector<DevicePointer> records;  ///< by rank; 0 for what is not connected
   DevicePointer scratch = 0;
   DevicePointer step_waits = 0;
   DevicePointer step_raises = 0;
@@ -483,6 +489,11 @@ DevicePointer RankOnGpu::flags() const { return parts_->arena + parts_->layout.f
 DevicePointer RankOnGpu::mailbox(int index) const { return parts_->mailbox(index); }
 DevicePointer RankOnGpu::epoch() const { return parts_->epoch; }
 DevicePointer RankOnGpu::record() const { return parts_->record; }
+DevicePointer RankOnGpu::record(int rank) const {
+  const DevicePointer at = parts_->records[static_cast<std::size_t>(rank)];
+  check_internal(at != 0, "the record of a rank that is not connected");
+  return at;
+}
 const Mailboxes& RankOnGpu::mailboxes() const { return parts_->mailboxes; }
 double RankOnGpu::time_limit() const { return parts_->options.time_limit; }
 

@@ -31,9 +31,7 @@
 
 namespace syncopate::cuda {
 
-/// Words of a record of a missed wait: 1, who, flag slot, expected, seen. `who` is a slot of the tile order, or one of
-/// the numbers below.
-inline constexpr std::size_t kRecordWords = 8;
+/// In a record of a missed wait (arena.h), who waited, if not a tile.
 inline constexpr std::int64_t kCompletionWaits = -1;
 constexpr std::int64_t who_waits_in_queue(int queue) { return -2 - std::int64_t{queue}; }
 /// Above every value that a launch waits for, and below the top bit, which a counter never has.
@@ -104,6 +102,8 @@ class RankOnGpu {
   DevicePointer mailbox(int index) const;
   DevicePointer epoch() const;
   DevicePointer record() const;
+  /// Of any rank, as this GPU addresses it; of others only when connected.
+  DevicePointer record(int rank) const;
   const Mailboxes& mailboxes() const;
   double time_limit() const;
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -53,16 +54,23 @@ Described describe(const Plan& plan, int rank, std::int64_t who) {
 }  // namespace
 
 RankWatch::RankWatch(RankOnGpu& rank, Stream control) : rank_(rank), control_(control) {
-  words_ = rank.gpu().allocate_host_words(std::max(kRecordWords, rank.mailboxes().most()));
+  words_ = rank.gpu().allocate_host_words(
+      std::max({kRecordWords, rank.mailboxes().most(), static_cast<std::size_t>(rank.plan().ranks)}));
 }
 
 std::optional<std::vector<std::int64_t>> RankWatch::read(DevicePointer address, std::size_t count) {
+  return read_each({address}, count);
+}
+
+std::optional<std::vector<std::int64_t>> RankWatch::read_each(const std::vector<DevicePointer>& addresses,
+                                                              std::size_t count) {
   const Gpu& gpu = rank_.gpu();
   const Driver& driver = gpu.driver();
   gpu.make_current();
   const CaptureModeRelaxed relaxed(driver);
-  driver.check(driver.copy_to_host_async(words_, address, count * sizeof(std::int64_t), control_),
-               "reading from a GPU at work");
+  for (std::size_t i = 0; i < addresses.size(); ++i)
+    driver.check(driver.copy_to_host_async(words_ + i * count, addresses[i], count * sizeof(std::int64_t), control_),
+                 "reading from a GPU at work");
   const auto deadline = Clock::now() + kReadLimit;
   Result result = kNotReady;
   while (result == kNotReady && Clock::now() < deadline) {
@@ -71,7 +79,7 @@ std::optional<std::vector<std::int64_t>> RankWatch::read(DevicePointer address, 
   }
   if (result == kNotReady) return std::nullopt;
   driver.check(result, "reading from a GPU at work");
-  return std::vector<std::int64_t>(words_, words_ + count);
+  return std::vector<std::int64_t>(words_, words_ + addresses.size() * count);
 }
 
 std::optional<std::string> RankWatch::missed() {
@@ -109,6 +117,15 @@ std::optional<std::int64_t> RankWatch::launches_ended() {
   const auto epoch = read(rank_.epoch(), 1);
   if (!epoch) return std::nullopt;
   return epoch->front() - 1;
+}
+
+std::optional<int> RankWatch::missed_elsewhere(const std::vector<int>& ranks) {
+  std::vector<DevicePointer> records;
+  for (const int rank : ranks) records.push_back(rank_.record(rank));
+  const auto words = read_each(records, 1);
+  for (std::size_t i = 0; words && i < ranks.size(); ++i)
+    if ((*words)[i] != 0) return ranks[i];
+  return std::nullopt;
 }
 
 std::string RankWatch::empty_mailboxes() {

@@ -18,6 +18,10 @@ class RankWatch {
 
   /// What a kernel of this rank has waited for in vain, in words: rank, tile, launch, signal, flag, expected, seen.
   std::optional<std::string> missed();
+  /// The first of `ranks` whose record says that it has missed a wait, or was let go. A rank that has missed a wait
+  /// goes on with garbage, and raises what its peers wait for: their launches then end as if nothing had happened, so
+  /// that none of them is good before the records of all ranks have been looked at.
+  std::optional<int> missed_elsewhere(const std::vector<int>& ranks);
   /// How many launches of this rank have ended since it was made; nothing if its memory cannot be read.
   std::optional<std::int64_t> launches_ended();
   /// For a launch that takes too long though no kernel has missed a wait: the empty mailboxes of this rank, in words.
@@ -29,7 +33,10 @@ class RankWatch {
   void let_go();
 
  private:
+  /// Nothing if the words do not come in time.
   std::optional<std::vector<std::int64_t>> read(DevicePointer address, std::size_t count);
+  /// `count` words from each address, one after the other.
+  std::optional<std::vector<std::int64_t>> read_each(const std::vector<DevicePointer>& addresses, std::size_t count);
 
   RankOnGpu& rank_;
   Stream control_;

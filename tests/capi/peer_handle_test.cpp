@@ -20,6 +20,7 @@ PeerHandle handle_of(int rank, int ranks = 3) {
   handle.machine = "here";
   handle.process = 100 + rank;
   handle.process_start = 7;
+  handle.process_nonce = "abcd";
   handle.device.bytes[0] = static_cast<char>(rank);
   handle.device.bytes[15] = static_cast<char>(0xfe);
   handle.arena = 0x7f0000000000 + static_cast<DevicePointer>(rank);
@@ -53,6 +54,7 @@ TEST(PeerHandle, ComesBackAsItWent) {
   EXPECT_EQ(got.memory.bytes, sent.memory.bytes);
   EXPECT_EQ(got.device.bytes, sent.device.bytes);
   EXPECT_EQ(got.process_start, 7);
+  EXPECT_EQ(got.process_nonce, "abcd");
 }
 
 TEST(PeerHandle, DamagedTextIsRefused) {
@@ -64,8 +66,8 @@ TEST(PeerHandle, DamagedTextIsRefused) {
     changed.replace(changed.find(from), from.size(), to);
     return changed;
   };
-  expect_user_error([&] { parse_peer_handle(with("\"syncopate_handle\": 1", "\"syncopate_handle\": 2")); },
-                    "it is of version 2, not 1");
+  expect_user_error([&] { parse_peer_handle(with("\"syncopate_handle\": 2", "\"syncopate_handle\": 1")); },
+                    "it is of version 1, not 2");
   expect_user_error([&] { parse_peer_handle(with("fe\"", "f\"")); }, "not 16 bytes in hexadecimal");
   expect_user_error([&] { parse_peer_handle(with("fe\"", "fx\"")); }, "not 16 bytes in hexadecimal");
   expect_user_error([&] { parse_peer_handle(with("\"machine\"", "\"engine\"")); }, "machine");
@@ -107,6 +109,26 @@ TEST(CheckPeers, CountsRanksOnOneGpu) {
   handles[0].device = handles[1].device;
   expect_user_error([&] { check_peers(handles, handles[0], 2); }, "say that 3 ranks share one");
   EXPECT_NO_THROW(check_peers(handles, handles[0], 3));
+}
+
+TEST(SameProcess, IsOfOneNumberOneStartAndOneNonce) {
+  const PeerHandle one = handle_of(1);
+  PeerHandle other = one;
+  other.rank = 2;
+  EXPECT_TRUE(same_process(one, other));
+  other.process_nonce = "abce";
+  EXPECT_FALSE(same_process(one, other)) << "the same number in another container";
+  other = one;
+  ++other.process_start;
+  EXPECT_FALSE(same_process(one, other)) << "the same number, used again";
+  other = one;
+  ++other.process;
+  EXPECT_FALSE(same_process(one, other)) << "a fork";
+}
+
+TEST(ProcessNonce, StaysTheSame) {
+  EXPECT_EQ(process_nonce().size(), 32U);
+  EXPECT_EQ(process_nonce(), process_nonce());
 }
 
 TEST(ThisMachine, IsNamed) {

@@ -13,7 +13,8 @@ TEST(ArenaLayout, HasSymmetricBuffersFlagsAndMailboxesApartFromEachOther) {
   const Mailboxes mailboxes = assign_mailboxes(plan);
   const ArenaLayout layout = arena_layout(plan, mailboxes);
   ASSERT_EQ(layout.buffers.size(), plan.buffers.size());
-  std::size_t end = layout.mailboxes + mailboxes.most() * 8;
+  EXPECT_GE(layout.record, layout.mailboxes + mailboxes.most() * 8);
+  std::size_t end = layout.record + kRecordWords * 8;
   EXPECT_GE(layout.mailboxes, layout.flags + static_cast<std::size_t>(signal_count(plan, 0)) * 8);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];

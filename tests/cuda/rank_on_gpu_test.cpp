@@ -231,6 +231,32 @@ TEST(RankWatch, SaysWhoWaitedForWhat) {
               HasSubstr("rank 0: a transfer of queue '"));
 }
 
+TEST(RankWatch, SeesARankElsewhereThatHasMissedAWaitThoughThisRanksLaunchEnded) {
+  const Plan plan = small_reduce("ring", "push", 3);
+  const int victim = plan.programs[0].queues[0].transfers[0].destination.rank;
+  ASSERT_NE(victim, 0);
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    SimulatedRanks ranks(plan, Issue::steps, seed, WithheldTransfer{.rank = 0, .queue = 0, .transfer = 0, .launch = 2},
+                         victim);
+    const auto seen_by = [&](int rank) {
+      RankWatch watch(ranks.rank(rank), ranks.rank(rank).gpu().make_stream(true));
+      EXPECT_EQ(watch.missed().has_value(), rank == victim && !ranks.problems.empty());
+      std::vector<int> others;
+      for (int other = 0; other < plan.ranks; ++other)
+        if (other != rank) others.push_back(other);
+      return watch.missed_elsewhere(others);
+    };
+    ASSERT_TRUE(ranks.run(1));
+    EXPECT_THAT(ranks.problems, IsEmpty());
+    for (int rank = 0; rank < plan.ranks; ++rank) EXPECT_EQ(seen_by(rank), std::nullopt) << rank;
+    ASSERT_TRUE(ranks.run(1)) << "every launch ends";
+    EXPECT_FALSE(ranks.problems.empty()) << "with a wrong result";
+    for (int rank = 0; rank < plan.ranks; ++rank)
+      EXPECT_EQ(seen_by(rank), rank == victim ? std::nullopt : std::optional(victim)) << rank;
+  }
+}
+
 TEST(RankWatch, NamesEmptyMailboxesAndFillsThem) {
   SimulatedRanks ranks(small_reduce("direct", "push", 2), Issue::steps, 0);
   RankOnGpu& rank = ranks.rank(0);

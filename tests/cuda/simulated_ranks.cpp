@@ -12,11 +12,12 @@ Element* elements_at(DevicePointer address) { return reinterpret_cast<Element*>(
 
 }  // namespace
 
-SimulatedRanks::SimulatedRanks(Plan plan, Issue issue, std::uint64_t seed, std::optional<WithheldTransfer> withheld)
+SimulatedRanks::SimulatedRanks(Plan plan, Issue issue, std::uint64_t seed, std::optional<WithheldTransfer> withheld,
+                               int impatient)
     : plan_(std::move(plan)), issue_(issue), machine_(seed), random_(seed + 1) {
   name_stand_in(plan_);
-  const auto compiled =
-      define_stand_in(machine_, {&plan_, &random_, [this](std::string problem) { complain(std::move(problem)); }});
+  const auto compiled = define_stand_in(
+      machine_, {&plan_, &random_, [this](std::string problem) { complain(std::move(problem)); }, impatient});
   define_small_kernels(machine_);
   gpu_ = std::make_unique<Gpu>(machine_.driver(), 0);
   RankOptions options;

@@ -18,8 +18,9 @@ enum class Issue { steps, graph, captured };
 
 class SimulatedRanks {
  public:
-  /// `plan` has 16-bit tensors.
-  SimulatedRanks(Plan plan, Issue issue, std::uint64_t seed, std::optional<WithheldTransfer> withheld = {});
+  /// `plan` has 16-bit tensors. `impatient`: StandIn's.
+  SimulatedRanks(Plan plan, Issue issue, std::uint64_t seed, std::optional<WithheldTransfer> withheld = {},
+                 int impatient = -1);
   ~SimulatedRanks();
 
   /// Gives `count` launches to the GPU, back to back, and runs it. Adds to `problems`; false if something is stuck.

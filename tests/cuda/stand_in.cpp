@@ -1,9 +1,10 @@
+#include "stand_in.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
-#include "stand_in.h"
 #include "syncopate/cuda/device_code.h"
 #include "syncopate/cuda/signature.h"
 #include "syncopate/kernel/runtime_names.h"
@@ -13,6 +14,9 @@ namespace {
 
 Element* elements_at(DevicePointer address) { return reinterpret_cast<Element*>(address); }
 std::int64_t* words_at(DevicePointer address) { return reinterpret_cast<std::int64_t*>(address); }
+
+/// Steps in which nothing of an impatient rank moves before it gives up: many more than a launch takes.
+constexpr int kPatience = 20000;
 
 /// The text that a plan's fused kernel would have, as far as its parameters go.
 std::string parameters_only(const Plan& plan) {
@@ -76,9 +80,15 @@ class Kernel {
       Worker& worker = workers_[(first + i) % workers_.size()];
       if (worker.slot >= count_) continue;
       left = true;
-      if (step(worker)) return Progress::some;
+      if (step(worker)) {
+        waited_ = 0;
+        return Progress::some;
+      }
     }
-    return left ? Progress::none : Progress::done;
+    if (!left) return Progress::done;
+    if (rank_ != stand_in_.impatient) return Progress::none;
+    if (++waited_ == kPatience) give_up();
+    return Progress::some;
   }
 
  private:
@@ -96,8 +106,21 @@ class Kernel {
     const std::int64_t* waits = words_at(arguments_.at(runtime_parameter::kWaits));
     const std::int64_t* flags = words_at(arguments_.at(runtime_parameter::kFlags));
     for (std::int64_t i = first; i < end; ++i)
-      if (flags[waits[3 * i]] < waits[3 * i + 1] * (launch_ - 1) + waits[3 * i + 2]) return false;
+      if (flags[waits[3 * i]] < waits[3 * i + 1] * (launch_ - 1) + waits[3 * i + 2]) return given_up();
     return true;
+  }
+
+  std::int64_t* record() const { return words_at(arguments_.at(runtime_parameter::kRecord)); }
+  bool given_up() const { return record()[0] != 0; }
+  void give_up() const {
+    for (const Worker& worker : workers_) {
+      if (worker.slot >= count_ || given_up()) continue;
+      const std::int64_t* at = row(worker) + worker.phase;  // phases 0 and 2 wait, for what columns 0 and 2 begin
+      const std::int64_t* waits = words_at(arguments_.at(runtime_parameter::kWaits)) + 3 * at[0];
+      const std::int64_t seen = words_at(arguments_.at(runtime_parameter::kFlags))[waits[0]];
+      const std::int64_t left[] = {1, worker.slot, waits[0], waits[1] * (launch_ - 1) + waits[2], seen};
+      std::copy(std::begin(left), std::end(left), record());
+    }
   }
 
   /// One phase of one tile; false if it has to wait.
@@ -181,6 +204,7 @@ class Kernel {
   std::int64_t columns_ = 0;
   int reduced_ = -1;
   std::int64_t launch_ = 0;
+  int waited_ = 0;
   std::vector<Worker> workers_;
 };
 

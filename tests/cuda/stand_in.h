@@ -24,6 +24,7 @@ struct StandIn {
   const Plan* plan = nullptr;  ///< of 16-bit tensors
   Random* random = nullptr;    ///< chooses the worker that goes on
   std::function<void(std::string)> complain;
+  int impatient = -1;  ///< a rank that gives up a wait, leaves a record and goes on with garbage; others wait for ever
 };
 
 /// Gives the plan a fused text: parameters only.
