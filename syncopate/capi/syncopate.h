@@ -9,7 +9,8 @@
  * Texts that go in are read during the call and not kept.
  *
  * Threads. Functions on different objects may run at once. A plan may be used by any number of threads at once. Of the
- * functions on one operator only syncopate_operator_status() may run beside another.
+ * functions on one operator only syncopate_operator_status() may run beside another, and only beside
+ * syncopate_operator_call() and syncopate_operator_synchronize().
  *
  * What is collective. syncopate_operator_connect(), every syncopate_operator_call() and syncopate_operator_destroy()
  * are to be made by all ranks, calls in the same number. None of them waits for the others on the host, with three
@@ -187,7 +188,8 @@ SYNCOPATE_API syncopate_code syncopate_operator_status(syncopate_operator* op, s
  *  the time limit and a second. */
 SYNCOPATE_API syncopate_code syncopate_operator_synchronize(syncopate_operator* op, syncopate_error** error);
 
-/** Waits for this rank's launches; then, a few seconds at most, for the other ranks to let go of its memory. */
+/** Waits for this rank's calls, but not for replays of graphs: synchronize their streams first. Then waits, a few
+ *  seconds at most, for the other ranks to let go of its memory. */
 SYNCOPATE_API void syncopate_operator_destroy(syncopate_operator* op);
 
 #ifdef __cplusplus
