@@ -15,8 +15,9 @@ namespace {
 /// Recursive descent over  sum = product {(+|-) product};  product = factor {(*|//|/|%) factor}.
 class Parser {
  public:
-  Parser(std::string_view text, const Names& names, const SourceLocation& where)
-      : text_(text), names_(names), where_(where) {}
+  Parser(std::string_view text, const Names& names, const SourceLocation& where,
+         const std::map<std::string, std::string>& not_integers)
+      : text_(text), names_(names), where_(where), not_integers_(not_integers) {}
 
   std::int64_t whole() {
     const std::int64_t value = sum();
@@ -126,6 +127,8 @@ class Parser {
     const auto known = names_.find(word);
     if (known != names_.end()) return known->second;
     at_ = begin;
+    if (const auto other = not_integers_.find(word); other != not_integers_.end())
+      fail(fmt::format("'{}' is {}, not an integer", word, other->second), "sizes are integers");
     std::vector<std::string> candidates;
     for (const auto& [key, value] : names_) candidates.push_back(key);
     fail(fmt::format("unknown name '{}'", word), suggest(word, candidates));
@@ -145,13 +148,15 @@ class Parser {
   std::string_view text_;
   const Names& names_;
   const SourceLocation& where_;
+  const std::map<std::string, std::string>& not_integers_;
   std::size_t at_ = 0;
 };
 
 }  // namespace
 
-std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where) {
-  return Parser(text, names, where).whole();
+std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where,
+                      const std::map<std::string, std::string>& not_integers) {
+  return Parser(text, names, where, not_integers).whole();
 }
 
 }  // namespace syncopate

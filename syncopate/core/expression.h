@@ -15,7 +15,9 @@ using Names = std::map<std::string, std::int64_t>;
 
 /// Evaluates + - * // % (floor), / (must divide without remainder), parentheses, unary minus, cdiv, min, max over
 /// 64-bit integers. Throws UserError at `where` moved right by the place in the text: syntax, unknown name (with the
-/// nearest known one), division by zero or with a remainder, overflow.
-std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where);
+/// nearest known one), division by zero or with a remainder, overflow; or a name that stands for
+/// something else: `not_integers` has those, with their values as text.
+std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where,
+                      const std::map<std::string, std::string>& not_integers = {});
 
 }  // namespace syncopate

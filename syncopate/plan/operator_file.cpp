@@ -48,6 +48,29 @@ Scalar scalar_of(const Setting& setting, const std::string& name) {
   }
 }
 
+/// What sizes may be made of.
+struct KnownNames {
+  Names integers;
+  std::map<std::string, std::string> others;  ///< with their values
+};
+
+KnownNames known_names(const ScalarArguments& arguments) {
+  KnownNames known;
+  for (const auto& [name, value] : arguments) {
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) known.integers[name] = *integer;
+    if (const auto* number = std::get_if<double>(&value)) known.others[name] = fmt::format("{}", *number);
+    if (const auto* truth = std::get_if<bool>(&value)) known.others[name] = *truth ? "true" : "false";
+  }
+  return known;
+}
+
+/// An integer, or an expression in quotes.
+std::int64_t size_of(const Setting& setting, std::string_view what, const KnownNames& names) {
+  return setting.kind == Setting::Kind::string
+             ? evaluate(setting.string, names.integers, inside_quotes(setting.where), names.others)
+             : integer_of(setting, what);
+}
+
 void read_kernel(const Setting& table, const std::string& folder, OperatorStatement& statement) {
   SettingsReader reader(table, "[kernel]");
   statement.kernel_where = reader.where();
@@ -62,11 +85,7 @@ void read_kernel(const Setting& table, const std::string& folder, OperatorStatem
     statement.argument_where[name] = value.where;
   }
   if (const Setting* grid = reader.optional("grid")) {
-    Names names;
-    for (const auto& [name, value] : statement.arguments)
-      if (const auto* integer = std::get_if<std::int64_t>(&value)) names[name] = *integer;
-    statement.grid = grid->kind == Setting::Kind::string ? evaluate(grid->string, names, inside_quotes(grid->where))
-                                                         : integer_of(*grid, "'grid' of [kernel]");
+    statement.grid = size_of(*grid, "'grid' of [kernel]", known_names(statement.arguments));
     if (statement.grid < 1)
       throw UserError(grid->where, fmt::format("'grid' of [kernel] is {}", statement.grid), "at least one program");
   }
@@ -82,15 +101,13 @@ Placement placement_of(const Setting& setting, std::string_view what) {
   return *placement;
 }
 
-Shape shape_of(const Setting& setting, const std::string& what, const Names& names) {
+Shape shape_of(const Setting& setting, const std::string& what, const KnownNames& names) {
   if (setting.kind != Setting::Kind::array || setting.items.empty() || setting.items.size() > kMaxDimensions)
     throw UserError(setting.where, fmt::format("{} is not a list of 1 to {} sizes", what, kMaxDimensions),
                     "for example shape = [\"M\", \"K\"]");
   Shape shape;
   for (const Setting& item : setting.items) {
-    const std::int64_t extent = item.kind == Setting::Kind::string
-                                    ? evaluate(item.string, names, inside_quotes(item.where))
-                                    : integer_of(item, what);
+    const std::int64_t extent = size_of(item, what, names);
     if (extent < 1)
       throw UserError(item.where, fmt::format("{} has a size of {}", what, extent), "sizes are at least 1");
     shape.push_back(extent);
@@ -130,7 +147,7 @@ void read_placements(SettingsReader& reader, const std::string& what, TensorStat
                       fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
 }
 
-TensorStatement read_tensor(const std::string& name, const Setting& table, const Names& names) {
+TensorStatement read_tensor(const std::string& name, const Setting& table, const KnownNames& names) {
   const std::string what = fmt::format("[tensors.{}]", name);
   SettingsReader reader(table, what);
   TensorStatement tensor;
@@ -254,9 +271,8 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
     launch_reader.finish();
   }
 
-  Names names = {{"ranks", statement.ranks}};
-  for (const auto& [name, value] : statement.arguments)
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) names[name] = *integer;
+  KnownNames names = known_names(statement.arguments);
+  names.integers.emplace("ranks", statement.ranks);
   const Setting& tensors = reader.required("tensors", "a [tensors.name] table for every tensor of the kernel");
   if (tensors.kind != Setting::Kind::table || tensors.members.empty())
     throw UserError(tensors.where, "'tensors' is not a table of tensors", "write [tensors.a] and so on");

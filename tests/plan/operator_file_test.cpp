@@ -141,6 +141,10 @@ TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
   EXPECT_THAT(error_of(replaced("shard(0)", "shard(2)")), HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
   EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"2 * Q\"")),
               StartsWith("op.toml:11:20: in the expression '2 * Q': unknown name 'Q'"));
+  EXPECT_EQ(error_of(replaced("\"2 * K // ranks\"", "\"2 * alpha\"")),
+            "op.toml:11:20: in the expression '2 * alpha': 'alpha' is 0.5, not an integer; sizes are integers");
+  EXPECT_THAT(error_of(kGood, {{"kernel.args.K", "3.5"}}), HasSubstr("'K' is 3.5, not an integer"));
+  EXPECT_THAT(error_of(kGood, {{"kernel.args.K", "true"}}), HasSubstr("'K' is true, not an integer"));
   EXPECT_THAT(error_of(replaced("\"2 * K // ranks\"", "\"K - 64\"")), HasSubstr("has a size of 0"));
   EXPECT_THAT(error_of(kGood, {{"kernel.args.M", "9223372036854775807"}}),
               HasSubstr("a tensor of more than 2^48 elements"));
