@@ -1,16 +1,25 @@
 #include "syncopate/cuda/local_kernel.h"
 
 #include <algorithm>
+#include <array>
 
 namespace syncopate::cuda {
 namespace {
 
-/// A persistent kernel is launched with a block per SM, or per tile if there are fewer; any other with one per tile.
-unsigned grid_of(const Plan& plan, const Gpu& gpu, const LocalLaunch& launch) {
+/// A persistent kernel is launched with a block per SM, or per tile if there are fewer; any other with its own grid.
+Grid grid_of(const Plan& plan, const Gpu& gpu, const LocalLaunch& launch) {
+  if (!plan.kernel.persistent) {
+    std::array<unsigned, 3> blocks{1, 1, 1};
+    std::transform(plan.kernel.grid.begin(), plan.kernel.grid.end(), blocks.begin(),
+                   [](std::int64_t programs) { return static_cast<unsigned>(programs); });
+    return {blocks[0], blocks[1], blocks[2]};
+  }
   const auto tiles = static_cast<unsigned>(plan.tiles.size());
   const unsigned most = launch.most_blocks > 0 ? launch.most_blocks : static_cast<unsigned>(gpu.multiprocessors());
-  return plan.kernel.persistent ? std::min(tiles, most) : tiles;
+  return {std::min(tiles, most)};
 }
+
+std::size_t blocks_of(const Grid& grid) { return std::size_t{grid.x} * grid.y * grid.z; }
 
 }  // namespace
 
@@ -18,9 +27,9 @@ LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& optio
     : gpu_(gpu),
       kernel_(prepare_kernel(plan, KernelText::local, gpu, options, launch.compiled)),
       grid_(grid_of(plan, gpu, launch)),
-      arguments_(
-          plan, kernel_.signature, *kernel_.compiled, {},
-          gpu.allocate(grid_ * static_cast<std::size_t>(kernel_.compiled->scratch_bytes), "tensor descriptors")) {}
+      arguments_(plan, kernel_.signature, *kernel_.compiled, {},
+                 gpu.allocate(blocks_of(grid_) * static_cast<std::size_t>(kernel_.compiled->scratch_bytes),
+                              "tensor descriptors")) {}
 
 void LocalKernel::launch(Stream stream, const std::vector<DevicePointer>& buffers) {
   for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer)

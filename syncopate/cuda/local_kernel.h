@@ -23,7 +23,7 @@ class LocalKernel {
  private:
   const Gpu& gpu_;
   PreparedKernel kernel_;
-  unsigned grid_;
+  Grid grid_;
   KernelArguments arguments_;
 };
 

@@ -16,10 +16,10 @@ PreparedKernel prepare_kernel(const Plan& plan, KernelText text, Gpu& gpu, const
   return kernel;
 }
 
-void launch(const Gpu& gpu, const PreparedKernel& kernel, unsigned grid, KernelArguments& arguments, Stream stream) {
+void launch(const Gpu& gpu, const PreparedKernel& kernel, Grid grid, KernelArguments& arguments, Stream stream) {
   const Driver& driver = gpu.driver();
-  const Result result = driver.launch_kernel(kernel.loaded.function, grid, 1, 1, kernel.loaded.threads, 1, 1,
-                                             kernel.loaded.shared_bytes, stream, arguments.pointers(), nullptr);
+  const Result result = driver.launch_kernel(kernel.loaded.function, grid.x, grid.y, grid.z, kernel.loaded.threads, 1,
+                                             1, kernel.loaded.shared_bytes, stream, arguments.pointers(), nullptr);
   // The words are made only when they are needed: this is in the path of every call.
   if (result != kSuccess) driver.check(result, fmt::format("launching {}", kernel.compiled->name));
 }

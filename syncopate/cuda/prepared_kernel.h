@@ -20,6 +20,17 @@ struct PreparedKernel {
 PreparedKernel prepare_kernel(const Plan& plan, KernelText text, Gpu& gpu, const CompileOptions& options,
                               std::shared_ptr<const CompiledKernel> compiled = {});
 
-void launch(const Gpu& gpu, const PreparedKernel& kernel, unsigned grid, KernelArguments& arguments, Stream stream);
+/// Thread blocks along each axis.
+struct Grid {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+};
+
+void launch(const Gpu& gpu, const PreparedKernel& kernel, Grid grid, KernelArguments& arguments, Stream stream);
+inline void launch(const Gpu& gpu, const PreparedKernel& kernel, unsigned blocks, KernelArguments& arguments,
+                   Stream stream) {
+  launch(gpu, kernel, Grid{blocks}, arguments, stream);
+}
 
 }  // namespace syncopate::cuda

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "syncopate/host/worker_agent.h"
 #include "syncopate/kernel/concrete.h"
 #include "syncopate/kernel/syntax.h"
@@ -64,9 +66,11 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
   }
   QuietMemory memory(plan, std::move(buffers));
   const Arguments arguments = kernel_arguments(plan);
-  const auto programs = plan.kernel.persistent ? std::int64_t{1} : static_cast<std::int64_t>(plan.tiles.size());
-  for (std::int64_t program = 0; program < programs; ++program)
-    run_to_end(local, arguments, {program}, {programs}, memory);
+  std::vector<std::int64_t> programs(3, 1);
+  std::copy(plan.kernel.grid.begin(), plan.kernel.grid.end(), programs.begin());
+  for (std::int64_t z = 0; z < programs[2]; ++z)
+    for (std::int64_t y = 0; y < programs[1]; ++y)
+      for (std::int64_t x = 0; x < programs[0]; ++x) run_to_end(local, arguments, {x, y, z}, programs, memory);
   const std::vector<bool> written = written_by_tiles(plan);
   for (std::size_t buffer = 0; buffer < written.size(); ++buffer)
     if (!written[buffer]) memory.buffers()[buffer].clear();

@@ -74,6 +74,7 @@ class Analysis {
   TileSpace run() {
     if (persistent_) {
       run_program({}, {1, 1, 1});
+      found_ = {1};
     } else {
       run_program({}, {grid_, 1, 1});
       if (domain_->last_axis() == 0)
@@ -172,7 +173,9 @@ class Analysis {
   /// A grid of one axis, of which program 0 has run: on until everything is written, or to the end of the grid.
   void run_line() {
     std::int64_t last_writer = 0;
+    found_ = {1};
     for (std::int64_t id = 1; grid_ > 0 ? id < grid_ : !complete(); ++id) {
+      found_ = {id + 1};
       if (run_program({id, 0, 0}, {grid_, 1, 1})) last_writer = id;
       if (grid_ == 0 && (id - last_writer > kIdlePrograms + last_writer || id >= kMostPrograms)) return;
     }
@@ -191,6 +194,7 @@ class Analysis {
                                   extents[0], extents[1], extents[2], program_->name),
                       fmt::format("launch {} programs", programs));
     restart();
+    found_.assign(extents.begin(), extents.begin() + axes);
     for (std::int64_t z = 0; z < extents[2]; ++z)
       for (std::int64_t y = 0; y < extents[1]; ++y)
         for (std::int64_t x = 0; x < extents[0]; ++x) run_program({x, y, z}, extents);
@@ -255,6 +259,7 @@ class Analysis {
     TileSpace space;
     space.axes = kernel_.scheduler().index_variables;
     space.extents.assign(space.axes.size(), 0);
+    space.grid = found_;
     const std::vector<std::vector<std::int64_t>>& indices = domain_->tile_indices();
     space.tiles.reserve(indices.size());
     for (std::size_t i = 0; i < indices.size(); ++i) {
@@ -278,7 +283,8 @@ class Analysis {
 
   const TileKernel& kernel_;
   bool persistent_;
-  std::int64_t grid_;
+  std::int64_t grid_;                ///< programs that the launch is said to have, or 0
+  std::vector<std::int64_t> found_;  ///< programs per axis of the grid
   std::shared_ptr<const Program> program_;
   std::vector<TensorLayout> layouts_;
   std::vector<std::string> tensor_parameters_;

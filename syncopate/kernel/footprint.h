@@ -39,6 +39,7 @@ struct TileFootprint {
 struct TileSpace {
   std::vector<std::string> axes;      ///< the index variables
   std::vector<std::int64_t> extents;  ///< per axis: largest index + 1
+  std::vector<std::int64_t> grid;     ///< programs of the launch, per axis of its grid; {1} of a persistent kernel
   std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.

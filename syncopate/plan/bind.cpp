@@ -398,6 +398,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   if (!space.step_parameter.empty()) plan.kernel.arguments[space.step_parameter] = std::int64_t{1};
   plan.kernel.axes = space.axes;
   plan.kernel.extents = space.extents;
+  plan.kernel.grid = space.grid;
   plan.kernel.warps = statement.warps;
   plan.kernel.stages = statement.stages;
   plan.kernel.persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;

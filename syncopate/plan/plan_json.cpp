@@ -9,6 +9,9 @@ namespace syncopate {
 
 namespace {
 
+/// Of a launch: more are no launch that anyone means.
+constexpr std::int64_t kMostPrograms = std::int64_t{1} << 20;
+
 // ---------------------------------------------------------------------------------------------------- writing
 
 template <typename T, typename Function>
@@ -139,6 +142,7 @@ Json kernel_json(const KernelPart& kernel) {
                        {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
                        {"extents", integers(kernel.extents)},
                        {"persistent", kernel.persistent},
+                       {"grid", integers(kernel.grid)},
                        {"warps", kernel.warps},
                        {"stages", kernel.stages},
                        {"local_source", kernel.local_source},
@@ -250,6 +254,21 @@ class PlanParser {
     return *parsed;
   }
 
+  std::vector<std::int64_t> grid(const Json& value, bool persistent) const {
+    std::vector<std::int64_t> grid;
+    for (const Json& item : expect_array(file_, value, "'grid'"))
+      grid.push_back(in_range64(item, "a number of programs", 1, kMostPrograms));
+    if (grid.empty() || grid.size() > 3)
+      throw UserError(file_.locate(value.offset()), fmt::format("a grid of {} axes", grid.size()), "it has 1 to 3");
+    std::int64_t programs = 1;
+    for (const std::int64_t along : grid) programs *= along;
+    if (programs > (persistent ? 1 : kMostPrograms))
+      throw UserError(file_.locate(value.offset()), fmt::format("a grid of {} programs", programs),
+                      persistent ? "one program of a persistent kernel walks all tiles"
+                                 : fmt::format("it has {} at most", kMostPrograms));
+    return grid;
+  }
+
   void kernel(const Json& value) {
     JsonReader reader(file_, value, "the kernel");
     KernelPart& part = plan_.kernel;
@@ -277,6 +296,7 @@ class PlanParser {
     for (const Json& axis : reader.array("axes")) part.axes.push_back(expect_string(file_, axis, "axis"));
     part.extents = integers(reader.required("extents"), "extents");
     part.persistent = boolean(reader, "persistent");
+    part.grid = grid(reader.required("grid"), part.persistent);
     part.warps = in_range(reader.required("warps"), "'warps'", 1, 32);
     part.stages = in_range(reader.required("stages"), "'stages'", 1, 16);
     part.local_source = reader.string("local_source");
@@ -505,7 +525,7 @@ Plan parse_plan(const SourceFile& file, bool check_hash) {
   Plan plan = parser.parse();
   if (check_hash && parser.hash() != plan_hash(plan))
     throw UserError(parser.hash_where(), "the plan does not have this hash: it was edited or damaged",
-                    "compile the operator again");
+                    "compile again; `syncopate verify` looks at it as it is");
   return plan;
 }
 

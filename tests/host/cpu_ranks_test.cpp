@@ -155,6 +155,7 @@ TEST(CpuRanks, UnfusedKernelRunsPersistentlyOrPerTile) {
   EXPECT_EQ(outputs, report.last.outputs[1]);
 
   plan.kernel.persistent = true;
+  plan.kernel.grid = {1};
   const std::string local = "block = tl.program_id(0)";
   std::string& source = plan.kernel.local_source;
   source.replace(source.find(local), local.size(), "for block in range(tl.program_id(0), 4, tl.num_programs(0)):");

@@ -97,6 +97,7 @@ class Builder {
     kernel.arguments = {{"COLUMNS", std::int64_t{kColumns}}, {"BLOCK", std::int64_t{kTileRows}}};
     kernel.axes = {"block"};
     kernel.extents = {tile_count()};
+    kernel.grid = {tile_count()};
   }
 
   void buffers() {

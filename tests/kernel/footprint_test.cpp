@@ -125,6 +125,8 @@ void expect_exact(const TileKernel& kernel, ScalarArguments scalars, const Tenso
   std::int64_t programs = 1;
   for (const std::int64_t count : counts) programs *= count;
   ASSERT_EQ(tiles, programs);
+  const bool persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
+  EXPECT_EQ(space.grid, persistent ? std::vector<std::int64_t>{1} : counts);
   for (std::int64_t i = 0; i < tiles; ++i) {
     std::vector<std::int64_t> position;
     for (std::int64_t rest = i; const std::int64_t count : counts) {
@@ -587,6 +589,7 @@ TEST(Footprint, TheGridMayBeGiven) {
   const TileSpace space = analyse_tiles(kernel_of(kVectorAdd), arguments, tensors, 5);
   // Programs beyond the tensor are tiles that touch nothing.
   ASSERT_EQ(space.tiles.size(), 5U);
+  EXPECT_EQ(space.grid, (std::vector<std::int64_t>{5}));
   EXPECT_TRUE(space.tiles[4].accesses.empty());
   EXPECT_EQ(space.extents, (std::vector<std::int64_t>{5}));
 }

@@ -84,15 +84,30 @@ TEST(PlanJson, TruncationAnywhereIsAnError) {
 }
 
 TEST(PlanJson, WrongVersion) {
-  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 2", "\"syncopate_plan\": 7")),
-            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 2: compile the operator again");
+  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 3", "\"syncopate_plan\": 7")),
+            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 3: compile the operator again");
+}
+
+TEST(PlanJson, GridsThatNothingIsLaunchedWith) {
+  const std::string text = small_plan();
+  const std::string grid = "\"grid\": [1]";
+  EXPECT_THAT(error_of(replaced(text, grid, "\"grid\": []"), false), HasSubstr("a grid of 0 axes; it has 1 to 3"));
+  EXPECT_THAT(error_of(replaced(text, grid, "\"grid\": [1, 1, 1, 1]"), false), HasSubstr("a grid of 4 axes"));
+  EXPECT_THAT(error_of(replaced(text, grid, "\"grid\": [0]"), false), HasSubstr("a number of programs is 0"));
+  EXPECT_THAT(error_of(replaced(text, grid, "\"grid\": [1, 2]"), false),
+              HasSubstr("a grid of 2 programs; one program of a persistent kernel walks all tiles"));
+  const std::string per_tile = replaced(text, "\"persistent\": true", "\"persistent\": false");
+  EXPECT_EQ(error_of(replaced(per_tile, grid, "\"grid\": [1024, 2, 512]"), false), "no error");
+  EXPECT_THAT(error_of(replaced(per_tile, grid, "\"grid\": [1024, 1048576, 1048576]"), false),
+              HasSubstr("a grid of 1125899906842624 programs; it has 1048576 at most"));
 }
 
 TEST(PlanJson, EditsAreNoticed) {
   const std::string text = small_plan();
   EXPECT_THAT(error_of(replaced(text, "\"ranks\": 2", "\"ranks\": 1")), StartsWith("plan.json:"));
   EXPECT_THAT(error_of(replaced(text, "\"workers\": 8", "\"workers\": 9")),
-              HasSubstr("the plan does not have this hash: it was edited or damaged; compile the operator again"));
+              HasSubstr("the plan does not have this hash: it was edited or damaged; compile again; `syncopate verify` "
+                        "looks at it as it is"));
   EXPECT_THAT(error_of(replaced(text, "\"hash\": \"", "\"hash\": \"0")), HasSubstr("does not have this hash"));
   EXPECT_THAT(error_of(replaced(text, "while", "whilst"), false),
               HasSubstr("the fused kernel's text does not have this hash"));

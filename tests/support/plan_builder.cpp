@@ -304,6 +304,7 @@ void make_product_tiles(Plan& plan, std::int64_t tile_rows, std::int64_t tile_co
   const std::int64_t across = (c[1] + tile_columns - 1) / tile_columns;
   plan.kernel.axes = {"m", "n"};
   plan.kernel.extents = {down, across};
+  plan.kernel.grid = {down * across};
   for (std::int64_t m = 0; m < down; ++m) {
     for (std::int64_t n = 0; n < across; ++n) {
       const Range rows{m * tile_rows, std::min((m + 1) * tile_rows, c[0])};
