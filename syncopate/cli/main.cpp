@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <array>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -92,7 +94,8 @@ int compile(const Options& options) {
 }
 
 int verify(const Options& options) {
-  const Plan plan = load(options);
+  const auto [plan, warning] = load_unchecked_plan(options.path, overrides_of(options));
+  if (!warning.empty()) fmt::print("warning: {}; this is about the plan as it is\n", warning);
   const Proof proof = syncopate::verify(plan);
   fmt::print("{}", proof.to_string());
   return proof.holds() ? 0 : 1;
@@ -242,6 +245,25 @@ void add_operator_options(CLI::App& command, Options& options, bool plan_too) {
       ->allow_extra_args(false);
 }
 
+/// The options that only a run on GPUs has a use for.
+constexpr std::array<const char*, 6> kGpuOptions = {"--share",      "--issue",  "--delays",
+                                                    "--time-limit", "--python", "--cache"};
+
+void check_gpu_options(const CLI::App& run_command, const Options& options) {
+  if (options.on == "gpu") return;
+  for (const char* name : kGpuOptions)
+    if (run_command.count(name) > 0)
+      throw UserError({name}, "CPU ranks have no use for it", "leave it out, or add --on gpu");
+}
+
+/// "" if the text is a seed. CLI11 itself takes negative numbers and numbers beyond 64 bits for others.
+std::string problem_of_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc() && rest == text.data() + text.size()) return {};
+  return fmt::format("'{}' is not an integer from 0 to 2^64 - 1", text);
+}
+
 int dispatch(int argc, char** argv) {
   CLI::App app{"Syncopate: fuses a local tile kernel with the communication around it.", "syncopate"};
   app.require_subcommand(1);
@@ -263,7 +285,9 @@ int dispatch(int argc, char** argv) {
   CLI::App* run_command =
       app.add_subcommand("run", "execute on CPU ranks or GPUs and compare with the unfused operator");
   add_operator_options(*run_command, options, true);
-  run_command->add_option("--seed", options.run.seed, "fixes inputs and interleaving")->type_name("N");
+  run_command->add_option("--seed", options.run.seed, "fixes inputs and interleaving")
+      ->check(CLI::Validator(problem_of_seed, ""))
+      ->type_name("N");
   run_command->add_flag("--adversary", options.run.adversary, "delay transfers and signals as long as legal");
   run_command->add_option("--repeat", options.run.repeat, "launches back to back, ranks not synchronised in between")
       ->check(CLI::Range(1, 1000000))
@@ -321,7 +345,10 @@ int dispatch(int argc, char** argv) {
   }
   if (compile_command->parsed()) return compile(options);
   if (verify_command->parsed()) return verify(options);
-  if (run_command->parsed()) return run(options);
+  if (run_command->parsed()) {
+    check_gpu_options(*run_command, options);
+    return run(options);
+  }
   if (profile_command->parsed()) return profile(options);
   return show(options);
 }

@@ -1,6 +1,9 @@
 #include "syncopate/driver/driver.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
+#include <utility>
 
 #include "syncopate/core/files.h"
 #include "syncopate/core/source.h"
@@ -22,6 +25,12 @@ bool tiles_wait(const Plan& plan) {
   return false;
 }
 
+void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
+  if (!overrides.empty())
+    throw UserError({path}, "a plan is complete: --set has nothing to change in it",
+                    "compile the operator file again with --set");
+}
+
 }  // namespace
 
 Plan compile_operator(const std::string& operator_file, const std::vector<Override>& overrides) {
@@ -37,10 +46,20 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
 
 Plan load_plan(const std::string& path, const std::vector<Override>& overrides) {
   if (!path.ends_with(".json")) return compile_operator(path, overrides);
-  if (!overrides.empty())
-    throw UserError({path}, "a plan is complete: --set has nothing to change in it",
-                    "compile the operator file again with --set");
+  check_nothing_overridden(path, overrides);
   return parse_plan(*SourceFile::read(path));
+}
+
+UncheckedPlan load_unchecked_plan(const std::string& path, const std::vector<Override>& overrides) {
+  if (!path.ends_with(".json")) return {compile_operator(path, overrides), {}};
+  check_nothing_overridden(path, overrides);
+  const std::shared_ptr<const SourceFile> file = SourceFile::read(path);
+  Plan plan = parse_plan(*file, false);
+  try {
+    return {parse_plan(*file), {}};
+  } catch (const UserError& error) {  // the hash: the rest is right
+    return {std::move(plan), fmt::format("{}: {}", error.where().to_string(), error.problem())};
+  }
 }
 
 void write_plan(const Plan& plan, const std::string& folder) {

@@ -16,6 +16,14 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
 /// plan. Throws UserError; overrides of a plan file are an error.
 Plan load_plan(const std::string& path, const std::vector<Override>& overrides = {});
 
+/// A plan as load_plan() reads it, but a plan file without the hash it states is taken as it is: `warning` says so,
+/// with the place. Verification has to do with such plans too; nothing else should.
+struct UncheckedPlan {
+  Plan plan;
+  std::string warning;
+};
+UncheckedPlan load_unchecked_plan(const std::string& path, const std::vector<Override>& overrides = {});
+
 /// Writes plan.json and fused.py into `folder`, both or neither.
 void write_plan(const Plan& plan, const std::string& folder);
 

@@ -5,6 +5,7 @@ Usage: cli_test.py BINARY SOURCE_DIR
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -100,6 +101,16 @@ class Cli(unittest.TestCase):
         self.assertEqual(run("run", AG_GEMM, "--repeat", "0").returncode, 2)
         self.assertEqual(run("run", AG_GEMM, "--seed", "x").returncode, 2)
         self.assertEqual(run("profile", AG_GEMM, "--samples", "0").returncode, 2)
+        for seed in ("-1", "18446744073709551616", "1.5", "7x"):
+            result = run("run", AG_GEMM, f"--seed={seed}")
+            self.assertEqual(result.returncode, 2, seed)
+            self.assertIn(f"'{seed}' is not an integer from 0 to 2^64 - 1", result.stderr)
+        self.assertEqual(run("run", AG_GEMM, *SMALL, "--seed", "18446744073709551615").returncode, 0)
+        for option in (["--share"], ["--issue", "graph"], ["--delays", "0.1"], ["--time-limit", "1"], ["--python", "x"],
+                       ["--cache", "x"]):
+            for on in ([], ["--on", "cpu"]):
+                self.assert_user_error(run("run", AG_GEMM, *option, *on),
+                                       f"{option[0]}: CPU ranks have no use for it; leave it out, or add --on gpu")
         self.assert_user_error(run("run", AG_GEMM, "--set", "ranks"), "--set ranks: not of the form key=value")
         self.assert_user_error(run("show", AG_GEMM, "--set", "rank=2"), "--set rank=2: unknown key 'rank'", "did you mean 'ranks'?")
 
@@ -114,12 +125,28 @@ class Cli(unittest.TestCase):
         run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
         text = (self.out / "plan.json").read_text()
         self.assert_user_error(run("verify", self.write("cut.json", text[: len(text) // 2])), "cut.json:", "not valid JSON")
-        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 2', '"syncopate_plan": 0'))),
+        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 3', '"syncopate_plan": 0'))),
                                "old.json:2:21: this plan is of version 0")
         self.assert_user_error(run("run", self.write("edited.json", text.replace('"workers": 2', '"workers": 1', 1))),
-                               "was edited or damaged")
+                               "was edited or damaged; compile again; `syncopate verify` looks at it as it is")
         self.assert_user_error(run("run", str(self.out / "plan.json"), "--set", "ranks=2"), "a plan is complete")
         self.assert_user_error(run("compile", str(self.out / "plan.json"), "--out", "x"), "this is a plan, not an operator file")
+
+    def test_verify_takes_edited_plans_as_they_are(self):
+        run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
+        text = (self.out / "plan.json").read_text()
+        harmless = run("verify", self.write("edited.json", text.replace('"operator": "', '"operator": "other_', 1)))
+        self.assertEqual(harmless.returncode, 0, harmless.stdout)
+        self.assertRegex(harmless.stdout, r"^warning: .*edited\.json:\d+:\d+: the plan does not have this hash: it was edited "
+                         r"or damaged; this is about the plan as it is\n")
+        # A tile that asks for one arrival fewer than there are.
+        broken = re.sub(r'("signals": \[\s*\{[^}]*"per_launch": )(\d+)', lambda m: m[1] + str(int(m[2]) + 1), text, count=1)
+        self.assertNotEqual(broken, text)
+        result = run("verify", self.write("broken.json", broken))
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertTrue(result.stdout.startswith("warning: "), result.stdout)
+        self.assertNotIn("warning", run("verify", str(self.out / "plan.json")).stdout)
+        self.assert_user_error(run("show", str(pathlib.Path(self.folder.name) / "broken.json")), "was edited or damaged")
 
     def test_kernels_that_cannot_be_used(self):
         kernel = (SOURCE / "kernels/gemm.py").read_text()
