@@ -104,6 +104,17 @@ class FusedCompiles(unittest.TestCase):
         # A thread that holds 128 elements, and their addresses, has too few registers.
         self.compare_sums("gemm_pointers", [(1300, 7000), (64, 2000), (1400, 7000)])
 
+    def test_a_value_smaller_than_its_pointers_is_summed(self):
+        text = (kernels.FUSED / "gemm_pointers_sum.py").read_text()
+        whole = "syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty),"
+        self.assertEqual(text.count(whole), 1)
+        for name, value in (("row", "tl.sum(accumulator, axis=1)[:, None]"), ("constant", "1.0"), ("integer", "1")):
+            with self.subTest(value=value):
+                path = pathlib.Path(self.cache.name) / f"{name}.py"
+                path.write_text(text.replace(whole, f"syncopate_sum_at({value},"))
+                compiled = compile_kernel(kernels.load(path).gemm_pointers_fused, *CONFIGURATIONS[1])
+                self.assertGreater(compiled.count("release.add.u64"), 0)
+
     def test_flattened_tile_loop_stays_flattened(self):
         # Triton fuses the tile loop with the K loop only if that is the one `for` in it. It peels a K step off for tiles
         # that have none, which shows as twice as many stores in the code; compare() has seen that gemm's agree.

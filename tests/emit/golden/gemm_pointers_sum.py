@@ -175,9 +175,11 @@ def syncopate_elsewhere(pointers, base, other):
 def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
 
-    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once.
+    Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. A value that is
+    smaller than the block of pointers stands for all its elements, as in a store.
     """
     value = tl.cast(value, base.dtype.element_ty)
+    value = tl.where(syncopate_elements(pointers, base) >= 0, value, value)
     addend = work[0]
     if addend < work[2]:
         total = tl.zeros_like(value).to(tl.float32)
