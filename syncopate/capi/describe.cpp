@@ -1,6 +1,7 @@
 #include "syncopate/capi/describe.h"
 
 #include "syncopate/core/json.h"
+#include "syncopate/cuda/arena.h"
 #include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan_json.h"
 
@@ -21,16 +22,6 @@ Json region_json(const Region& region) {
   return json;
 }
 
-/// Whether its memory may be the caller's (RankOnGpu::can_bind).
-bool is_bindable(const Plan& plan, int index) {
-  if (plan.buffer(index).symmetric || plan.buffer(index).staging_for >= 0) return false;
-  for (const RankProgram& program : plan.programs)
-    for (const Queue& queue : program.queues)
-      for (const Transfer& transfer : queue.transfers)
-        if (transfer.source.buffer == index || transfer.destination.buffer == index) return false;
-  return true;
-}
-
 Json buffer_json(const Plan& plan, int index) {
   const Buffer& buffer = plan.buffer(index);
   Json held = Json::array();
@@ -46,7 +37,7 @@ Json buffer_json(const Plan& plan, int index) {
                        {"shape", shape_json(buffer.shape)},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
-                       {"bindable", is_bindable(plan, index)},
+                       {"bindable", cuda::can_bind(plan, index)},
                        {"input", is_input(buffer)},
                        {"output", is_output},
                        {"staging", buffer.staging_for >= 0},

@@ -13,6 +13,15 @@ std::size_t align(std::size_t bytes, std::size_t alignment) { return (bytes + al
 
 }  // namespace
 
+bool can_bind(const Plan& plan, int buffer) {
+  if (plan.buffer(buffer).symmetric || plan.buffer(buffer).parameter.empty()) return false;
+  for (const RankProgram& program : plan.programs)
+    for (const Queue& queue : program.queues)
+      for (const Transfer& transfer : queue.transfers)
+        if (transfer.source.buffer == buffer || transfer.destination.buffer == buffer) return false;
+  return true;
+}
+
 ArenaLayout arena_layout(const Plan& plan, const Mailboxes& mailboxes) {
   ArenaLayout layout;
   const auto place = [&](std::size_t bytes) {

@@ -26,4 +26,8 @@ struct ArenaLayout {
 };
 ArenaLayout arena_layout(const Plan& plan, const Mailboxes& mailboxes);
 
+/// Whether a buffer's memory may be the caller's: it belongs to a tensor of the kernel that neither peers reach nor
+/// transfers move.
+bool can_bind(const Plan& plan, int buffer);
+
 }  // namespace syncopate::cuda

@@ -74,7 +74,6 @@ void find_all(void* library, Driver& driver) {
   find(library, driver.event_destroy, "cuEventDestroy_v2");
   find(library, driver.event_record, "cuEventRecord");
   find(library, driver.event_query, "cuEventQuery");
-  find(library, driver.event_synchronize, "cuEventSynchronize");
   find(library, driver.event_elapsed_time, "cuEventElapsedTime");
   find(library, driver.module_load_data, "cuModuleLoadData");
   find(library, driver.module_unload, "cuModuleUnload");

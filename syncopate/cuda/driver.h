@@ -183,7 +183,6 @@ struct Driver {
   Result (*event_destroy)(Event event);
   Result (*event_record)(Event event, Stream stream);
   Result (*event_query)(Event event);
-  Result (*event_synchronize)(Event event);
   Result (*event_elapsed_time)(float* milliseconds, Event start, Event end);
   Result (*module_load_data)(Module* module, const void* image);
   Result (*module_unload)(Module module);

@@ -11,6 +11,7 @@
 
 #include "syncopate/core/error.h"
 #include "syncopate/cuda/board.h"
+#include "syncopate/cuda/capture_mode.h"
 #include "syncopate/cuda/launch_record.h"
 #include "syncopate/cuda/peer_handle.h"
 #include "syncopate/cuda/rank_watch.h"
@@ -31,19 +32,6 @@ constexpr auto kLettingGo = std::chrono::seconds(10);
 /// How long peers may hold on to this rank's memory after it has left.
 constexpr auto kParting = std::chrono::seconds(5);
 constexpr auto kPartingAfterFailure = std::chrono::seconds(1);
-
-/// Another thread's capture, in whatever mode, is not to be broken by what this thread looks at.
-class CapturesUndisturbed {
- public:
-  explicit CapturesUndisturbed(const Driver& driver) : driver_(driver) { driver_.thread_exchange_capture_mode(&mode_); }
-  CapturesUndisturbed(const CapturesUndisturbed&) = delete;
-  CapturesUndisturbed& operator=(const CapturesUndisturbed&) = delete;
-  ~CapturesUndisturbed() { driver_.thread_exchange_capture_mode(&mode_); }
-
- private:
-  const Driver& driver_;
-  int mode_ = kCaptureRelaxed;
-};
 
 DeviceUuid uuid_of(const Driver& driver, int ordinal) {
   Device device = 0;

@@ -121,7 +121,7 @@ struct RankOnGpu::Parts {
     for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
       const auto& at = layout.buffers[buffer];
       buffers.push_back(at ? arena + *at : 0);
-      if (!at && !can_bind(static_cast<int>(buffer))) allocate(static_cast<int>(buffer));
+      if (!at && !cuda::can_bind(plan, static_cast<int>(buffer))) allocate(static_cast<int>(buffer));
     }
     own_stream = gpu.make_stream(false);
     started = gpu.make_event();
@@ -134,16 +134,6 @@ struct RankOnGpu::Parts {
   void allocate(int buffer) {
     const Buffer& about = plan.buffer(buffer);
     buffers[static_cast<std::size_t>(buffer)] = gpu.allocate(bytes_of(about), fmt::format("tensor {}", about.name));
-  }
-
-  bool can_bind(int buffer) const {
-    const Buffer& about = plan.buffer(buffer);
-    if (about.symmetric || about.parameter.empty()) return false;
-    for (const RankProgram& each : plan.programs)
-      for (const Queue& queue : each.queues)
-        for (const Transfer& transfer : queue.transfers)
-          if (transfer.source.buffer == buffer || transfer.destination.buffer == buffer) return false;
-    return true;
   }
 
   void connect(std::span<const DevicePointer> arenas) {
@@ -219,7 +209,7 @@ struct RankOnGpu::Parts {
 
   void bind(int buffer, DevicePointer address) {
     const Buffer& about = plan.buffer(buffer);
-    if (!can_bind(buffer))
+    if (!cuda::can_bind(plan, buffer))
       throw UserError(
           {}, fmt::format("the memory of '{}' must be the operator's own, since other ranks reach it", about.name),
           "copy into it, or out of it");
@@ -428,7 +418,7 @@ DevicePointer RankOnGpu::arena() const { return parts_->arena; }
 const ArenaLayout& RankOnGpu::layout() const { return parts_->layout; }
 void RankOnGpu::connect(std::span<const DevicePointer> arenas) { parts_->connect(arenas); }
 DevicePointer RankOnGpu::buffer(int buffer) const { return parts_->buffers[static_cast<std::size_t>(buffer)]; }
-bool RankOnGpu::can_bind(int buffer) const { return parts_->can_bind(buffer); }
+bool RankOnGpu::can_bind(int buffer) const { return cuda::can_bind(parts_->plan, buffer); }
 void RankOnGpu::bind(int buffer, DevicePointer address) { parts_->bind(buffer, address); }
 
 void RankOnGpu::allocate_unbound() {

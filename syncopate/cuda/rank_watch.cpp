@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "syncopate/core/error.h"
+#include "syncopate/cuda/capture_mode.h"
 
 namespace syncopate::cuda {
 namespace {
@@ -16,21 +17,6 @@ using Clock = std::chrono::steady_clock;
 
 /// How long a copy of a few words may take before it counts as stuck behind what it is to watch.
 constexpr auto kReadLimit = std::chrono::seconds(2);
-
-/// The thread may ask and wait while some thread captures a graph: nothing here belongs to a capture.
-class CaptureModeRelaxed {
- public:
-  explicit CaptureModeRelaxed(const Driver& driver) : driver_(driver) {
-    driver_.check(driver_.thread_exchange_capture_mode(&mode_), "watching a GPU");
-  }
-  CaptureModeRelaxed(const CaptureModeRelaxed&) = delete;
-  CaptureModeRelaxed& operator=(const CaptureModeRelaxed&) = delete;
-  ~CaptureModeRelaxed() { driver_.thread_exchange_capture_mode(&mode_); }
-
- private:
-  const Driver& driver_;
-  int mode_ = kCaptureRelaxed;
-};
 
 struct Described {
   std::string who;
@@ -67,7 +53,8 @@ std::optional<std::vector<std::int64_t>> RankWatch::read_each(const std::vector<
   const Gpu& gpu = rank_.gpu();
   const Driver& driver = gpu.driver();
   gpu.make_current();
-  const CaptureModeRelaxed relaxed(driver);
+  const CapturesUndisturbed undisturbed(driver);
+  driver.check(undisturbed.entered(), "watching a GPU");
   for (std::size_t i = 0; i < addresses.size(); ++i)
     driver.check(driver.copy_to_host_async(words_ + i * count, addresses[i], count * sizeof(std::int64_t), control_),
                  "reading from a GPU at work");
@@ -150,7 +137,8 @@ void RankWatch::let_go() {
   const Gpu& gpu = rank_.gpu();
   const Driver& driver = gpu.driver();
   gpu.make_current();
-  const CaptureModeRelaxed relaxed(driver);
+  const CapturesUndisturbed undisturbed(driver);
+  driver.check(undisturbed.entered(), "watching a GPU");
   if (driver.stream_query(control_) == kNotReady) return;
   const auto write = [&](DevicePointer address, std::int64_t value) {
     driver.check(

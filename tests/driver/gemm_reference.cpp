@@ -136,6 +136,21 @@ void for_each_output(const Plan& plan, const LaunchData& data,
 
 }  // namespace
 
+std::vector<Override> product_overrides(const ProductSize& size, int ranks, int workers, bool split_helper) {
+  const auto argument = [&](const char* usual, const char* other) {
+    return std::string("kernel.args.") + (split_helper ? other : usual);
+  };
+  return {{"ranks", std::to_string(ranks)},
+          {argument("M", "rows"), std::to_string(size.m)},
+          {argument("N", "cols"), std::to_string(size.n)},
+          {argument("K", "depth"), std::to_string(size.k)},
+          {argument("BLOCK_M", "TILE_R"), "16"},
+          {argument("BLOCK_N", "TILE_C"), "16"},
+          {argument("BLOCK_K", "TILE_D"), "16"},
+          {argument("GROUP_M", "BAND"), "2"},
+          {"launch.workers", std::to_string(workers)}};
+}
+
 std::string compare_sum_exactly(const Plan& plan, const LaunchData& data) {
   std::string difference;
   std::int64_t elements = 0;

@@ -2,10 +2,21 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "syncopate/host/host.h"
+#include "syncopate/plan/operator.h"
 
 namespace syncopate::testing {
+
+struct ProductSize {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  std::int64_t k = 0;
+};
+/// What every operator of the end-to-end tests is given: the size, in tiles of 16x16x16, ranks and workers.
+/// `split_helper`: the kernel is gemm_split_helper, whose parameters have names of their own.
+std::vector<Override> product_overrides(const ProductSize& size, int ranks, int workers, bool split_helper);
 
 /// Recomputes C = A B of one rank from what the run says went in, in 64-bit integers, and compares every element of
 /// what came out exactly. Inputs must be small integers. "" if all agree, else the first difference. The buffers are a

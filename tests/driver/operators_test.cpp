@@ -36,21 +36,10 @@ void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 Plan compiled(const Case& c) {
   const bool helper = c.kernel == "ag_gemm_split_helper";
   const std::string tensor = helper ? "x" : "a";
-  const auto arg = [&](const char* usual, const char* other) {
-    return std::string("kernel.args.") + (helper ? other : usual);
-  };
-  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
-                                     {arg("M", "rows"), std::to_string(c.m)},
-                                     {arg("N", "cols"), std::to_string(c.n)},
-                                     {arg("K", "depth"), std::to_string(c.k)},
-                                     {arg("BLOCK_M", "TILE_R"), "16"},
-                                     {arg("BLOCK_N", "TILE_C"), "16"},
-                                     {arg("BLOCK_K", "TILE_D"), "16"},
-                                     {arg("GROUP_M", "BAND"), "2"},
-                                     {"launch.workers", std::to_string(c.workers)},
-                                     {"communicate." + tensor + ".algorithm", c.algorithm},
+  std::vector<Override> overrides = testing::product_overrides({c.m, c.n, c.k}, c.ranks, c.workers, helper);
+  overrides.insert(overrides.end(), {{"communicate." + tensor + ".algorithm", c.algorithm},
                                      {"communicate." + tensor + ".initiator", c.initiator},
-                                     {"communicate." + tensor + ".split", std::to_string(c.split)}};
+                                     {"communicate." + tensor + ".split", std::to_string(c.split)}});
   if (c.gather_b)
     overrides.insert(overrides.end(), {{"tensors.b.before", "\"shard(1)\""},
                                        {"tensors.b.inside", "replicate"},

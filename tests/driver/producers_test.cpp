@@ -48,21 +48,10 @@ Plan compiled(const Case& c) {
                            : c.kernel == "gemm" ? "/operators/gemm_rs.toml"
                                                 : "/operators/gemm_rs_pointers.toml";
   const std::string output = helper ? "communicate.y." : "communicate.c.";
-  const auto arg = [&](const char* usual, const char* other) {
-    return std::string("kernel.args.") + (helper ? other : usual);
-  };
-  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
-                                     {arg("M", "rows"), std::to_string(c.m)},
-                                     {arg("N", "cols"), std::to_string(c.n)},
-                                     {arg("K", "depth"), std::to_string(c.k)},
-                                     {arg("BLOCK_M", "TILE_R"), "16"},
-                                     {arg("BLOCK_N", "TILE_C"), "16"},
-                                     {arg("BLOCK_K", "TILE_D"), "16"},
-                                     {arg("GROUP_M", "BAND"), "2"},
-                                     {"launch.workers", std::to_string(c.workers)},
-                                     {output + "algorithm", c.algorithm},
+  std::vector<Override> overrides = testing::product_overrides({c.m, c.n, c.k}, c.ranks, c.workers, helper);
+  overrides.insert(overrides.end(), {{output + "algorithm", c.algorithm},
                                      {output + "initiator", c.initiator},
-                                     {output + "split", std::to_string(c.split)}};
+                                     {output + "split", std::to_string(c.split)}});
   if (c.chunks_staged > 0) overrides.push_back({output + "memory_budget", std::to_string(c.budget())});
   if (c.gather_a)
     overrides.insert(overrides.end(), {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}});
