@@ -232,14 +232,15 @@ struct RankOnGpu::Parts {
   }
 
   void transfer(int queue, int position) {
-    if (const auto& withheld = options.withheld; withheld && withheld->launch == launches && withheld->rank == rank &&
-                                                 withheld->queue == queue && withheld->transfer == position)
-      return;
     const Stream stream = queues[static_cast<std::size_t>(queue)];
     const auto at = static_cast<std::size_t>(position);
     TransferSteps& about = steps.transfers[static_cast<std::size_t>(queue)][at];
     operate(stream, about.take_mail, "waiting for a signal");
     if (!about.wait_kernel.empty()) run_step(stream, about.wait_kernel, 0, who_waits_in_queue(queue));
+    // What it waits for is taken all the same: a signal left in a mailbox would let the next launch's transfer go too early.
+    if (const auto& withheld = options.withheld; withheld && withheld->launch == launches && withheld->rank == rank &&
+                                                 withheld->queue == queue && withheld->transfer == position)
+      return;
     for (const Copy2dArguments& copy : copies[static_cast<std::size_t>(queue)][at]) enqueue_copy(driver, copy, stream);
     for (const DevicePointer flag : about.epoch_copies)
       driver.check(driver.copy_async(flag, epoch, kWord, stream), "raising a signal");

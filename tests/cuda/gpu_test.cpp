@@ -93,7 +93,7 @@ TEST_F(OnGpu, StagingMemoryThatIsReusedInsideALaunchIsFree) {
     options_.longest_delay = 100e-6;
     const GpuRunReport report = run_on_gpu(plan({{"ranks", ranks},
                                                  {"communicate.c.split", "4"},
-                                                 {"communicate.c.memory_budget", "\"256 KiB\""},
+                                                 {"communicate.c.memory_budget", "\"288 KiB\""},
                                                  {"kernel.args.M", "1536"}},
                                                 "gemm_rs.toml"),
                                            options_);

@@ -130,6 +130,15 @@ TEST(RankOnGpu, AWithheldTransferBlocksItsLaunch) {
   }
 }
 
+TEST(RankOnGpu, TheLaunchBehindAWithheldTransferDoesNotMakeUpForIt) {
+  // The push of launch 3 is the one that takes the word that launch 2 has read; without it that of launch 4 must wait.
+  SimulatedRanks ranks(small_gather("direct", "push", 2), Issue::steps, 1,
+                       WithheldTransfer{.rank = 0, .queue = 0, .transfer = 0, .launch = 3});
+  EXPECT_TRUE(ranks.run(2));
+  EXPECT_FALSE(ranks.run(2));
+  EXPECT_THAT(ranks.problems, IsEmpty());
+}
+
 TEST(RankOnGpu, TheKernelWithoutWaitingDisturbsNoLaunch) {
   for (const Plan& plan : {small_gather("direct", "push", 3), small_reduce("direct", "push", 3)}) {
     SimulatedRanks ranks(plan, Issue::graph, 3);
