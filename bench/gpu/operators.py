@@ -49,6 +49,7 @@ FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; t
 STREAM_CHUNKS = (1, 2, 4)
 FAILURES = 3  # rows without a result of ours, from the first on, that end a run
 BUILDERS = 8  # compilers that one rank runs at once
+PLAY_OFF_SAMPLES = 5
 LINK_BYTES = (64 << 20, 256 << 20)
 
 
@@ -173,11 +174,39 @@ class Bench:
         choice, us, tried = tuning.search(start, self.walk(row), allowed, measure, ahead)
         if us is None or session.seconds() > self.options.seconds:  # one that ran out of time may have missed the best
             return
+        choice, us = self.play_off(problem, tuning.finalists(tried)) or (choice, us)
         self.tuned[tuning.key(row, session.ranks)] = choice
         self.found[tuning.key(row, session.ranks)] = (choice, us)
         session.say(f"  {row.name}: best of {len(tried)}: {choice.name}, {us:.1f} us")
         if session.rank == 0:
             tuning.write_tuned(self.found, torch.cuda.get_device_name(), self.options.tuned)
+
+    def play_off(self, problem, choices):
+        """(the fastest, its microseconds) of choices measured in turns, so that a clock that has moved since the first of
+        a search was measured decides nothing; None where there is nothing to decide."""
+        if len(choices) < 2:
+            return None
+        made, calls, counts = {}, {}, {}
+        for choice in choices:
+            method, error = self.session.agreed(
+                lambda choice=choice: methods.Ours(problem, self.operator(problem.row, choice)))
+            if error:
+                continue
+            one, error = self.session.quick_us(method.call, 1)
+            if error:
+                self.release(method)
+            else:
+                made[choice], calls[choice] = method, Guarded(method.call)
+                counts[choice] = figures.calls_per_sample(one, self.options.sample_ms * 1000)
+        samples = self.samples_in_turn(calls, counts, PLAY_OFF_SAMPLES)
+        medians = {}
+        for choice, method in made.items():
+            of_ranks = figures.slowest_rank(self.session.of_all([us for us, _ in samples[choice]]))
+            if not self.session.first_error(calls[choice].error):
+                medians[choice] = figures.median(of_ranks)
+            self.release(method)
+        best = min(medians, key=lambda choice: (medians[choice], choice.name), default=None)
+        return best and (best, medians[best])
 
     # ---------------------------------------------------------------------------------------------- methods
 
@@ -304,7 +333,7 @@ class Bench:
             if not error:
                 calls[name] = figures.calls_per_sample(one, self.options.sample_ms * 1000)
         guarded = {name: Guarded(method.call) for name, method in made.items()}
-        samples = self.samples_in_turn(guarded, calls)
+        samples = self.samples_in_turn(guarded, calls, self.options.samples)
         for name, method in list(made.items()):
             of_ranks, host = (figures.slowest_rank(session.of_all(list(each))) for each in zip(*samples[name]))
             failed_later = session.agreed(method.operator.synchronize)[1] if name == "ours" else ""
@@ -315,11 +344,11 @@ class Bench:
                 result["spread"][name] = round(figures.spread(of_ranks), 4)
                 result["host_us"][name] = round(figures.median(host), 3)
 
-    def samples_in_turn(self, calls_of, calls):
+    def samples_in_turn(self, calls_of, calls, count):
         """Round robin, each round beginning with another method."""
         samples = {name: [] for name in calls_of}
         names = list(calls_of)
-        for turn in range(self.options.samples):
+        for turn in range(count):
             shift = turn % max(1, len(names))
             for name in names[shift:] + names[:shift]:
                 samples[name].append(self.session.sample(calls_of[name], calls[name]))

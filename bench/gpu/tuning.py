@@ -147,6 +147,16 @@ def read_local_products(path=LOCAL_PRODUCTS):
     return found
 
 
+FINALISTS = 4
+
+
+def finalists(tried, within=0.03):
+    """Of what a search tried ({choice: us}), the fastest few that are close enough to the best for the order in which
+    they were measured to have decided."""
+    timed = sorted(((us, choice.name, choice) for choice, us in tried.items() if us is not None))
+    return [choice for us, _, choice in timed[:FINALISTS] if us <= timed[0][0] * (1 + within)]
+
+
 FAILURES = 4  # of a search with no success: what fails is not the choice
 
 

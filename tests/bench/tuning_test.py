@@ -173,6 +173,15 @@ class Search(unittest.TestCase):
         self.assertEqual(best, Choice())
 
 
+class Finalists(unittest.TestCase):
+    def test_the_fastest_few_that_are_near_the_best_and_no_failures(self):
+        times = [104, 100, None, 102, 101, 102.5, 102.9]
+        tried = {Choice(split=i + 1): us for i, us in enumerate(times)}
+        self.assertEqual([choice.split for choice in tuning.finalists(tried)], [2, 5, 4, 6])
+        self.assertEqual([choice.split for choice in tuning.finalists(tried, within=0.01)], [2, 5])
+        self.assertEqual(tuning.finalists({Choice(): None}), [])
+
+
 class TunedFile(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
