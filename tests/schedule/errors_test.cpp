@@ -49,7 +49,7 @@ TEST(ScheduleErrors, Syntax) {
 TEST(ScheduleErrors, KeysAndVersions) {
   EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"prt\": 0}")),
             "s.json:6:44: unknown key 'prt' in operator; did you mean 'port'? known: push, pull, collective, to, into, "
-            "reduce, after, port");
+            "reduce, own, after, port");
   EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"from\": 1}")), StartsWith("s.json:6:6: operator has no 'to'"));
   EXPECT_THAT(error_of(replaced("\"syncopate_schedule\": 1", "\"syncopate_schedule\": 3")),
               StartsWith("s.json:2:25: this schedule is of version 3"));

@@ -89,7 +89,7 @@ TEST(Expand, ErrorsHaveAPlace) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.where(), file.locate(file.text().rfind('{', file.text().find("\"collective\""))));
-    EXPECT_EQ(error.problem(), "only all-gather and reduce-scatter collectives can be opened into transfers so far");
+    EXPECT_EQ(error.problem(), "the all_to_all of 'a' does not turn shard(0) into replicate");
   }
 }
 
@@ -142,7 +142,7 @@ TEST(Expand, AReduceScatterOfPartsIsNotOpened) {
     expand_collectives(reduce_scatter_of({{0, 5}, {0, 1}}), {});
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_EQ(error.problem(), "the chunks of the reduce-scatter of 'c' are not its shards");
+    EXPECT_EQ(error.problem(), "the reduce_scatter of 'c' does not turn partial(sum) into shard(0)");
   }
 }
 
