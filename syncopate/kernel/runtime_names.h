@@ -23,8 +23,8 @@ inline constexpr const char* kElsewhereHelper = "syncopate_elsewhere";
 /// that the block raises from now on. Returns 0, which the caller adds to the slot of that flag. Nothing on CPU ranks.
 inline constexpr const char* kPublishHelper = "syncopate_publish";
 
-/// syncopate_raise(peers, home, slot): adds 1 to flag `slot` of rank `home` (release, system scope), once per block.
-/// `peers` is kPeers. On CPU ranks a step of the worker of its own.
+/// syncopate_raise(peers, home, slot) -> int32: adds 1 to flag `slot` of rank `home` (release, system scope), once per
+/// block, and returns 0. `peers` is kPeers. On CPU ranks a step of the worker of its own.
 inline constexpr const char* kRaiseHelper = "syncopate_raise";
 
 /// The parameters of a fused kernel after those of the local kernel, in this order.

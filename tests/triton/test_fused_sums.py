@@ -1,7 +1,7 @@
 """The emitted kernels with a reduced output in Triton's own interpreter: what they add, keep and raise.
 
-The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, and syncopate_publish
-has nothing to do. The order of waits and raises is tested in tests/emit/producer_test.cpp.
+The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, syncopate_publish
+has nothing to do, and syncopate_raise is an atomic addition. The order of waits and raises is tested in tests/emit/producer_test.cpp.
 """
 import os
 import unittest
@@ -30,6 +30,12 @@ def look_once(flags, slot, expected, tile, record, time_limit):
 
 @triton.jit
 def nothing():
+    return 0
+
+
+@triton.jit
+def raise_flag(peers, home, slot):
+    tl.atomic_add(tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot, 1)
     return 0
 
 
@@ -96,7 +102,7 @@ def table(rows):
 def run(name, tables, cut, arrived=EPOCH * PER_LAUNCH):
     """What the fused kernel leaves in c, what it should, the flags of each rank, and record[0]."""
     module = kernels.sum_module(name)
-    module.syncopate_wait, module.syncopate_publish = look_once, nothing
+    module.syncopate_wait, module.syncopate_publish, module.syncopate_raise = look_once, nothing, raise_flag
     generator = np.random.default_rng(1)
     a, b = (generator.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N)))
     staging = generator.integers(-9, 10, (tables.rows, N)).astype(np.float16)

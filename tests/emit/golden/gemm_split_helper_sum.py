@@ -90,37 +90,46 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA (for their writes, not only for their
-    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over
-    values of all threads is a barrier of the block (in a block of one warp, bar.warp.sync is), after which one thread's
-    release covers the stores of all. It is a sum and not a plain barrier because Triton does not pipeline loops that
-    hold a barrier. Add the 0 to the slot of the flag: so the raise stays behind.
+    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
+    the 0 to the slot of the flag: so the raise stays behind.
+    The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
+    aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
-    done = tl.inline_asm_elementwise(
+    return tl.inline_asm_elementwise(
         """
         {
             cp.async.bulk.wait_group    0;
-            fence.proxy.async;
-            bar.warp.sync               0xffffffff;
-            and.b32                     $0, $4, 0;
-            and.b32                     $1, $5, 0;
-            and.b32                     $2, $6, 0;
-            and.b32                     $3, $7, 0;
+            barrier.sync                0;
+            and.b32                     $0, $1, 0;
         }
         """,
-        constraints="=r,=r,=r,=r,r,r,r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=4)
-    return tl.sum(done, axis=0)
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
 def syncopate_raise(peers, home, slot):
-    """Adds 1 to flag `slot` of rank `home`, once for the whole block.
+    """Adds 1 to flag `slot` of rank `home`, once for the whole block, and returns 0.
 
     Memory order: a release of system scope by one thread. With syncopate_publish before it, whoever sees the new value
-    by an acquire sees all that the block stored before, on whichever device it runs.
+    by an acquire sees all that the block stored before, on whichever device it runs. The scope is that of the system
+    even for flags of this device, since others read them: copy engines and the front end of the device.
     """
     flag = tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot
-    tl.atomic_add(flag, 1, sem="release", scope="sys")
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  first;
+            .reg .b32   thread;
+
+            mov.u32                                 thread, %tid.x;
+            setp.eq.u32                             first, thread, 0;
+            @first red.release.sys.global.add.u64   [$1], 1;
+            and.b32                                 $0, thread, 0;
+        }
+        """,
+        constraints="=r,l,~{memory}", args=[flag], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
@@ -129,8 +138,9 @@ def syncopate_raise_all(signal, last, signals, peers):
     if signal < last:
         published = syncopate_publish()
         while signal < last:
-            syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
-            signal += 1
+            slot = tl.load(signals + signal * 2 + 1) + published
+            # A step that the compiler does not know keeps it from unrolling the loop.
+            signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(signal >= 0)
 
