@@ -112,7 +112,7 @@ void check_options(CollectiveType type, int ranks, const TemplateOptions& option
   if (!has_template(type, options.algorithm)) {
     std::vector<std::string_view> names;
     for (const Algorithm algorithm : algorithms_for(type)) names.push_back(name_of(algorithm));
-    throw UserError(where, fmt::format("there is no {} by {}", name_of(type), name_of(options.algorithm)),
+    throw UserError(where, fmt::format("there is no {} by {}", collective_name(type), name_of(options.algorithm)),
                     fmt::format("one of {}", fmt::join(names, ", ")));
   }
   check_nodes(ranks, options, where);

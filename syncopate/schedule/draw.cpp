@@ -19,7 +19,7 @@ std::string text_of(const Operator& op, int rank) {
     return fmt::format("#{} {} {}", p2p->source_chunk, push ? (adds ? "+>" : ">") : (adds ? "<+" : "<"),
                        push ? p2p->destination_rank : p2p->source_rank);
   }
-  return std::string(name_of(std::get<Collective>(op.action).type));
+  return std::string(collective_name(std::get<Collective>(op.action).type));
 }
 
 std::string port_text(const std::set<int>& ports, int port) {

@@ -39,8 +39,8 @@ void check_as_template(const Schedule& schedule, const Collective& c, const Sour
   if (!fits)
     throw UserError(
         where,
-        fmt::format("the {} of '{}' does not turn {} into {}", name_of(c.type), tensor.name, tensor.before.to_string(),
-                    tensor.after.to_string()),
+        fmt::format("the {} of '{}' does not turn {} into {}", collective_name(c.type), tensor.name,
+                    tensor.before.to_string(), tensor.after.to_string()),
         "a collective that is opened into transfers is over all ranks in order, from what each of them holds "
         "before the schedule to what it holds after it; or write the P2P operators yourself");
 }

@@ -242,7 +242,7 @@ void check_chunk(const Schedule& schedule, const Chunk& chunk, const SourceLocat
 
 }  // namespace
 
-std::string_view name_of(CollectiveType type) {
+std::string_view collective_name(CollectiveType type) {
   switch (type) {
     case CollectiveType::all_gather:
       return "all_gather";

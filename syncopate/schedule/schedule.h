@@ -95,7 +95,7 @@ struct Schedule {
 };
 
 /// "all_gather", as schedule files and the command line write it.
-std::string_view name_of(CollectiveType type);
+std::string_view collective_name(CollectiveType type);
 
 /// Checks form: tensors with placements that fit, ranks and chunk indices in range, chunks inside their tensors, source
 /// and destination chunks of equal size, dependencies on operators that exist, no cycle (the message prints it).

@@ -146,11 +146,11 @@ class ScheduleParser {
 
   Collective collective_of(JsonReader& reader, const Json& type) {
     const std::string& name = expect_string(file_, type, "'collective'");
-    const auto* const known =
-        std::find_if(kCollectives.begin(), kCollectives.end(), [&](CollectiveType t) { return name_of(t) == name; });
+    const auto* const known = std::find_if(kCollectives.begin(), kCollectives.end(),
+                                           [&](CollectiveType t) { return collective_name(t) == name; });
     if (known == kCollectives.end()) {
       std::vector<std::string> names;
-      for (const CollectiveType t : kCollectives) names.emplace_back(name_of(t));
+      for (const CollectiveType t : kCollectives) names.emplace_back(collective_name(t));
       throw reader.error(type, fmt::format("unknown collective '{}'", name), suggest(name, names));
     }
     Collective collective;
@@ -255,7 +255,7 @@ Json operator_json(const Schedule& schedule, const Operator& op, int rank) {
     if (p2p->own) json.set("own", true);
   } else {
     const auto& collective = std::get<Collective>(op.action);
-    json.set("collective", std::string(name_of(collective.type)));
+    json.set("collective", std::string(collective_name(collective.type)));
     Json ranks = Json::array();
     for (const int r : collective.ranks) ranks.push_back(r);
     json.set("ranks", std::move(ranks));
