@@ -139,8 +139,8 @@ def read_local_products(path=LOCAL_PRODUCTS):
     it."""
     path = pathlib.Path(path)
     found = {}
-    for size, (configuration, splits) in (gemm_kernels.read_table(path) if path.exists() else {}).items():
-        if splits == 1 and configuration.kernel in ("gemm", "gemm_two_widths"):
+    for size, configuration in (gemm_kernels.read_table(path) if path.exists() else {}).items():
+        if configuration.kernel in ("gemm", "gemm_two_widths"):
             blocks = configuration.constants()
             found[size] = tile(configuration.kernel, blocks["BLOCK_M"], blocks["BLOCK_N"], blocks.get("EXTRA_N", 0),
                                blocks["BLOCK_K"], configuration.warps, configuration.stages, configuration.per_sm)

@@ -181,6 +181,16 @@ SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, con
  * all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
 SYNCOPATE_API syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syncopate_error** error);
 
+/** Compiles the plan's local kernel, or takes it from the cache, and loads it, unless that has been done. For
+ *  syncopate_operator_call_local(). Not collective; not while a stream is being captured. */
+SYNCOPATE_API syncopate_code syncopate_operator_prepare_local(syncopate_operator* op, syncopate_error** error);
+/** Gives `stream` one launch of the local kernel over the whole tensors of this rank as they lie there, on at most as
+ *  many thread blocks as the plan has workers: the computing half of the unfused operator, whose other half, transfers
+ *  and sums, is the caller's. Not collective, and nothing else of the operator knows of it: order it by streams
+ *  against calls, which use the same tensors, against other launches of it, and before destroy. May be captured. */
+SYNCOPATE_API syncopate_code syncopate_operator_call_local(syncopate_operator* op, void* stream,
+                                                           syncopate_error** error);
+
 /** Whether any rank's launch is known to have failed: SYNCOPATE_FAILED with the same message on every rank. Waits for
  *  nothing. */
 SYNCOPATE_API syncopate_code syncopate_operator_status(syncopate_operator* op, syncopate_error** error);

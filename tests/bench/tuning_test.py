@@ -84,9 +84,9 @@ class Axes(unittest.TestCase):
             path = pathlib.Path(folder) / "table.json"
             self.assertEqual(tuning.read_local_products(path), {})
             path.write_text(json.dumps({
-                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_split_k", [64, 64, 128], 4, 3, 2],
+                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_pointers", [64, 64, 128, 8], 4, 3, 2],
                                    ["gemm_two_widths", [64, 256, 64, 64, 8], 4, 4, 2]],
-                "choices": [[8192, 1, 2, 0, 1], [128, 3, 4, 1, 6], [1024, 5, 6, 2, 1]]}))
+                "choices": [[8192, 1, 2, 0], [128, 3, 4, 1], [1024, 5, 6, 2]]}))
             products = tuning.read_local_products(path)
             self.assertEqual(set(products), {(8192, 1, 2), (1024, 5, 6)})
             self.assertEqual(products[1024, 5, 6](Choice()), Choice(kernel="gemm_two_widths", block_m=64, block_n=256,
