@@ -32,7 +32,6 @@ METRICS = {
     "ns": ["gpu__time_duration.sum"],
     "elapsed": ["sm__cycles_elapsed.max"],
     "active": ["sm__cycles_active.avg"],
-    "active_most": ["sm__cycles_active.max"],
     "tensor": ["sm__pipe_tensor_op_gmma_cycles_active.avg", "sm__inst_executed_pipe_tensor_op_gmma_cycles_active.avg",
                "sm__pipe_tensor_cycles_active.avg", "sm__pipe_tensor_op_hmma_cycles_active.avg"],
     "tensor_percent": ["sm__inst_executed_pipe_tensor_op_gmma.avg.pct_of_peak_sustained_active"],

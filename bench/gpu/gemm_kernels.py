@@ -88,7 +88,7 @@ def compile_one(configuration, folder):
 def compile_all(configurations, workers=None):
     """Configuration -> what compile_one found; those that cannot be compiled are reported and left out."""
     compiled = {}
-    threads = concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count())
+    threads = concurrent.futures.ThreadPoolExecutor(workers or min(16, os.cpu_count()))
     with tempfile.TemporaryDirectory() as folder, threads as pool:
         futures = {pool.submit(compile_one, each, folder): each for each in configurations}
         for future, configuration in futures.items():

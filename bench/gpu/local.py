@@ -46,7 +46,7 @@ class Operators:
         import syncopate
 
         self.syncopate, self.cache, self.multiprocessors = syncopate, cache, multiprocessors
-        self.pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+        self.pool = concurrent.futures.ThreadPoolExecutor(min(16, os.cpu_count()))
         self.plans = {}
 
     def plan(self, configuration, m, n, k):
