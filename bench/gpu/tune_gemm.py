@@ -10,8 +10,6 @@ import json
 import pathlib
 import time
 
-import torch
-
 from gemm_kernels import (Configuration, Kernel, Launch, captured, check_product, compile_all, random_operands,
                           read_table)
 from gemm_shapes import add_choice_of_shapes, chosen, shapes
@@ -75,6 +73,8 @@ def worth_trying(configurations, m, n, multiprocessors):
 
 def measure(calls, repeats, rounds):
     """Median microseconds of each, taken in turns."""
+    import torch
+
     if repeats > 1:
         calls = [captured(call, repeats).replay for call in calls]
     events = [[] for _ in calls]
@@ -91,6 +91,8 @@ def measure(calls, repeats, rounds):
 
 def tune(kernels, a, b, multiprocessors):
     """(configuration, microseconds of it, of cuBLAS, microseconds of all promising candidates)"""
+    import torch
+
     (m, k), n = a.shape, b.shape[1]
     c, reference = (torch.empty(m, n, dtype=a.dtype, device=a.device) for _ in range(2))
     blas = lambda: torch.mm(a, b, out=reference)
@@ -136,6 +138,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="begin no shape after so long")
     add_choice_of_shapes(parser)
     options = parser.parse_args()
+    import torch
+
     begin = time.monotonic()
     table = read_table(options.table) if options.table.exists() else {}
     todo = chosen(options)

@@ -53,6 +53,9 @@ class Scenarios:
     def test_captured(self):
         self.torchrun("captured")
 
+    def test_local(self):
+        self.torchrun("local")
+
     def test_mistakes(self):
         self.torchrun("mistakes")
 
