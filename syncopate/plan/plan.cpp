@@ -63,12 +63,13 @@ class TableMaker {
     if (reduced_ < 0) return;
     add_waits(slot.sum_waits);
     add_addends(slot);
-    add_signals(program.slots, index);
+    const std::int64_t raises = add_signals(program.slots, index);
     const Shape& shape = plan_.buffer(reduced_).shape;
     const bool whole = slot.kept.dimensions() == 0;
     const std::int64_t begin = whole ? 0 : linear_offset(slot.kept, shape);
     tables_.tiles.push_back(begin);
     tables_.tiles.push_back(begin + (whole ? volume(shape) : slot.kept.volume()));
+    tables_.tiles.push_back((slot.addends.empty() && slot.sum_waits.empty() ? 0 : slot_work::kAdds) + raises);
   }
 
   KernelTables take() { return std::move(tables_); }
@@ -118,7 +119,8 @@ class TableMaker {
     return next < slots.size() && slots[next].waits.empty() && slots[next].sum_waits.empty();
   }
 
-  void add_signals(const std::vector<Slot>& slots, std::size_t index) {
+  /// Returns when the slot raises signals, as a sum of slot_work.
+  std::int64_t add_signals(const std::vector<Slot>& slots, std::size_t index) {
     const std::int64_t first = rows(tables_.signals, 2);
     for (const int number : slots[index].signals) {
       const Signal& signal = plan_.signals[static_cast<std::size_t>(number)];
@@ -132,6 +134,8 @@ class TableMaker {
     const auto [early_begin, early_end] = put_off(slots, index) ? none : own;
     tables_.tiles.insert(tables_.tiles.end(), {late_begin, late_end, early_begin, early_end});
     signals_of_.push_back(own);
+    return (late_begin < late_end ? slot_work::kRaisesLate : 0) +
+           (early_begin < early_end ? slot_work::kRaisesEarly : 0);
   }
 
   const Plan& plan_;
