@@ -454,7 +454,7 @@ class SumEditor::Impl {
     std::string lines = place == 0 ? ahead.lines : "";
     lines += call_line(space, fmt::format("{} = syncopate_sum_block(", kValue),
                        {ahead.values[place], ahead.summands[place], call.place, call.offsets[0], call.offsets[1],
-                        kAddend, kEntry, kArrived, runtime_parameter::kStaging, runtime_parameter::kAddends});
+                        kAddend, kWork, kEntry, kArrived, runtime_parameter::kStaging, runtime_parameter::kAddends});
     return lines + store_block(site, call, kValue, space);
   }
 

@@ -224,6 +224,7 @@ namespace slot_work {
 inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
 inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
 inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
+inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
 }  // namespace slot_work
 
 /// The tables that the fused kernel of one rank reads. All are row-major int64.

@@ -127,6 +127,10 @@ TEST(KernelTables, ASlotAddsIfItHasAddendsOrWaitsForSome) {
   EXPECT_EQ(work_of(plan, slot), slot_work::kAdds);
   slot.sum_waits.clear();
   slot.addends = {{rows(0, 1), rows(2, 3)}};
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne);
+  slot.addends.push_back({rows(1, 2), rows(3, 4)});
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne) << "both are one row";
+  slot.own_place = 1;
   EXPECT_EQ(work_of(plan, slot), slot_work::kAdds);
 }
 

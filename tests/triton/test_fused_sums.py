@@ -75,7 +75,7 @@ class Tables:
             self.signals.append([home, flag])
             self.raised[home, flag] += 1
         self.signals_of.append([first, len(self.signals)])
-        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N, 1 if addends else 0])
+        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N, bool(addends) + 8 * (len(addends) == 1)])
 
     def place_raises(self):
         """Signals of a slot are raised before the program's next slot stores, or after their own where that one waits."""

@@ -197,7 +197,7 @@ def syncopate_first_summands(descriptor, row, column, addend, arrived, staging):
 
 
 @triton.jit
-def syncopate_sum_block(value, first, descriptor, row, column, addend, entry, arrived, staging, addends):
+def syncopate_sum_block(value, first, descriptor, row, column, addend, work, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for a block that a descriptor stores.
 
     `addend` is of syncopate_first_addend, `first` of syncopate_first_summands. A large block is added in two parts,
@@ -210,18 +210,41 @@ def syncopate_sum_block(value, first, descriptor, row, column, addend, entry, ar
         half: tl.constexpr = width // 2
         left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, half)), (0, 2, 1)))
         first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
-        left = syncopate_sum_rows(left, first, descriptor, row, column, entry, arrived, staging, addends)
+        left = syncopate_sum_rows(left, first, descriptor, row, column, work, entry, arrived, staging, addends)
         column += half
         first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
-        right = syncopate_sum_rows(right, first, descriptor, row, column, entry, arrived, staging, addends)
+        right = syncopate_sum_rows(right, first, descriptor, row, column, work, entry, arrived, staging, addends)
         return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (height, width))
     else:
-        return syncopate_sum_rows(value, first, descriptor, row, column, entry, arrived, staging, addends)
+        return syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends)
 
 
 @triton.jit
-def syncopate_sum_rows(value, first, descriptor, row, column, entry, arrived, staging, addends):
-    """syncopate_sum_block of a block that is small enough.
+def syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends):
+    """syncopate_sum_block of a block that is small enough."""
+    if work & 8:
+        value = syncopate_sum_of_two(value, first)
+    else:
+        value = syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends)
+    return value
+
+
+@triton.jit
+def syncopate_sum_of_two(value, first):
+    """What adding both in fp32, from +0, and rounding once gives.
+
+    Of values of 16 bits it is the same as one addition in their own type, which goes two at a time: fp32 has more than
+    twice their digits, so that rounding to it first changes nothing. The last addition turns -0 into +0.
+    """
+    if value.dtype.primitive_bitwidth == 16:
+        return value + first + 0.0
+    else:
+        return (value.to(tl.float32) + first.to(tl.float32) + 0.0).to(value.dtype)
+
+
+@triton.jit
+def syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends):
+    """The sum of any number of addends, none included.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. The summands of
     the first addend are added first even where the own value comes before them: +0 + a + b is +0 + b + a.
@@ -345,29 +368,30 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
             syncopate_first_3 = syncopate_first_summands(c, row, column + BLOCK_N // 4 * 3, syncopate_addend,
                                                          syncopate_arrived, syncopate_staging)
             syncopate_value = syncopate_sum_block(syncopate_value_0, syncopate_first_0, c, row, column,
-                                                  syncopate_addend, syncopate_entry, syncopate_arrived,
+                                                  syncopate_addend, syncopate_work, syncopate_entry, syncopate_arrived,
                                                   syncopate_staging, syncopate_addends)
             if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
                 syncopate_store_kept(c_ptr, syncopate_value, c, row, column, syncopate_entry)
             else:
                 c.store([row, column], syncopate_value)
             syncopate_value = syncopate_sum_block(syncopate_value_1, syncopate_first_1, c, row, column + BLOCK_N // 4,
-                                                  syncopate_addend, syncopate_entry, syncopate_arrived,
+                                                  syncopate_addend, syncopate_work, syncopate_entry, syncopate_arrived,
                                                   syncopate_staging, syncopate_addends)
             if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
                 syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4, syncopate_entry)
             else:
                 c.store([row, column + BLOCK_N // 4], syncopate_value)
             syncopate_value = syncopate_sum_block(syncopate_value_2, syncopate_first_2, c, row, column + BLOCK_N // 2,
-                                                  syncopate_addend, syncopate_entry, syncopate_arrived,
+                                                  syncopate_addend, syncopate_work, syncopate_entry, syncopate_arrived,
                                                   syncopate_staging, syncopate_addends)
             if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
                 syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 2, syncopate_entry)
             else:
                 c.store([row, column + BLOCK_N // 2], syncopate_value)
             syncopate_value = syncopate_sum_block(syncopate_value_3, syncopate_first_3, c, row,
-                                                  column + BLOCK_N // 4 * 3, syncopate_addend, syncopate_entry,
-                                                  syncopate_arrived, syncopate_staging, syncopate_addends)
+                                                  column + BLOCK_N // 4 * 3, syncopate_addend, syncopate_work,
+                                                  syncopate_entry, syncopate_arrived, syncopate_staging,
+                                                  syncopate_addends)
             if syncopate_cuts_block(c, row, syncopate_entry, syncopate_cut):
                 syncopate_store_kept(c_ptr, syncopate_value, c, row, column + BLOCK_N // 4 * 3, syncopate_entry)
             else:
