@@ -116,10 +116,8 @@ TemplateOptions template_options(const ScheduleOptions& options) {
   TemplateOptions made = options.made;
   const std::optional<Algorithm> algorithm = algorithm_from_name(options.algorithm);
   if (!algorithm) {
-    std::vector<std::string> known;
-    for (const Algorithm a : algorithms_for(CollectiveType::all_reduce)) known.emplace_back(name_of(a));
     throw mistake("--algorithm", fmt::format("unknown algorithm '{}'", options.algorithm),
-                  suggest(options.algorithm, known));
+                  suggest(options.algorithm, algorithm_names()));
   }
   made.algorithm = *algorithm;
   made.initiator = options.initiator == "pull" ? Initiator::pull : Initiator::push;
@@ -145,9 +143,9 @@ int run(const CLI::App& command, const ScheduleOptions& asked,
   const TemplateOptions made = template_options(options);
   const Schedule schedule = make_collective(tensor, options.ranks, made, {"syncopate schedule"});
   check_meaning(schedule);
-  fmt::print("{} of {} ({} {}), {} -> {}, on {} rank{}: {}, {}, split {}\n", options.name, tensor.name,
-             to_string(tensor.shape), name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string(),
-             options.ranks, options.ranks == 1 ? "" : "s", name_of(made.algorithm), options.initiator, made.split);
+  fmt::print("{} of {} ({} {}), {} -> {}, on {} rank{}: {}\n", options.name, tensor.name, to_string(tensor.shape),
+             name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string(), options.ranks,
+             options.ranks == 1 ? "" : "s", describe(made));
   fmt::print("{}  {:<14}proven: {} after it, in every order that its dependencies allow\n", describe_load(schedule),
              "meaning", tensor.after.to_string());
   if (options.ranks <= kMostRanksDrawn)
