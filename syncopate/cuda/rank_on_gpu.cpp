@@ -187,14 +187,14 @@ struct RankOnGpu::Parts {
     values.flags = arena + layout.flags;
     values.epoch = epoch;
     values.record = record;
-    arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
 
     // Flags that satisfy every wait, and peers that are all this array: what tiles raise goes nowhere.
     const std::size_t count = (layout.mailboxes - layout.flags) / kWord + mailboxes.most();
     values.flags = upload_words(std::vector<std::int64_t>(count, kPastEverything), "signals that nobody waits for");
     values.peers = upload_words(std::vector<std::int64_t>(peers.size(), static_cast<std::int64_t>(values.flags)),
                                 "signals that nobody waits for");
-    satisfied_arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    satisfied_arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
     for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) set_argument(static_cast<int>(buffer));
   }
 
@@ -237,7 +237,8 @@ struct RankOnGpu::Parts {
     TransferSteps& about = steps.transfers[static_cast<std::size_t>(queue)][at];
     operate(stream, about.take_mail, "waiting for a signal");
     if (!about.wait_kernel.empty()) run_step(stream, about.wait_kernel, 0, who_waits_in_queue(queue));
-    // What it waits for is taken all the same: a signal left in a mailbox would let the next launch's transfer go too early.
+    // What it waits for is taken all the same: a signal left in a mailbox would let the next launch's transfer go too
+    // early.
     if (const auto& withheld = options.withheld; withheld && withheld->launch == launches && withheld->rank == rank &&
                                                  withheld->queue == queue && withheld->transfer == position)
       return;
