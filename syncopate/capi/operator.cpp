@@ -56,6 +56,7 @@ class ContextKept {
 cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
   cuda::RankOptions rank;
   rank.ranks_on_this_gpu = options.ranks_on_device;
+  rank.watching_streams = options.ranks_on_device;  // each group watches its own
   rank.time_limit = options.time_limit;
   rank.compile.python = options.python;
   rank.compile.cache = options.cache;
@@ -154,6 +155,7 @@ using namespace syncopate;
 using namespace syncopate::capi;
 
 void syncopate_operator_options_init(syncopate_operator_options* options) {
+  if (options == nullptr) return;
   *options = {};
   options->size = sizeof *options;
   options->ranks_on_device = 1;

@@ -15,7 +15,8 @@
  * What is collective. syncopate_operator_connect(), every syncopate_operator_call() and syncopate_operator_destroy()
  * are to be made by all ranks, calls in the same number. None of them waits for the others on the host, with three
  * exceptions: connect() needs the handles of all ranks, which the caller exchanges; call() waits while 1024 calls are
- * under way; and destroy() waits some seconds for peers that may still use this rank's memory. Everything else is each rank's own affair.
+ * under way; and destroy() waits some seconds for peers that may still use this rank's memory. Everything else is each
+ * rank's own affair. A call beyond the number that another rank made before its destroy() fails on all ranks.
  */
 #ifndef SYNCOPATE_CAPI_SYNCOPATE_H
 #define SYNCOPATE_CAPI_SYNCOPATE_H
@@ -53,7 +54,7 @@ SYNCOPATE_API const char* syncopate_version(void);
 /* ---- errors and texts ---------------------------------------------------------------------------------------------
  */
 
-/** What these return lives as long as the error. */
+/** What these return lives as long as the error. NULL is no error: SYNCOPATE_OK, "" and 0. */
 SYNCOPATE_API syncopate_code syncopate_error_code(const syncopate_error* error);
 /** "file:line:column: what is wrong; what would be right". Never NULL. */
 SYNCOPATE_API const char* syncopate_error_message(const syncopate_error* error);
@@ -199,7 +200,8 @@ SYNCOPATE_API syncopate_code syncopate_operator_status(syncopate_operator* op, s
 SYNCOPATE_API syncopate_code syncopate_operator_synchronize(syncopate_operator* op, syncopate_error** error);
 
 /** Waits for this rank's calls, but not for replays of graphs: synchronize their streams first. Then waits, a few
- *  seconds at most, for the other ranks to let go of its memory. */
+ *  seconds at most, for the other ranks to let go of its memory: for those of other processes to be destroyed too, for
+ *  those of this process to have completed as many calls. What is not let go of by then is not freed. */
 SYNCOPATE_API void syncopate_operator_destroy(syncopate_operator* op);
 
 #ifdef __cplusplus

@@ -4,7 +4,8 @@
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
 # added, 6 past the last addend; 7, 8 the signals to raise before the slot stores; 9, 10 those to raise after it has;
-# 11, 12 the elements of the output that the slot keeps. `work` is 4 to 10 of these, loaded.
+# 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum of: 1 it may have to wait or to
+# add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has exactly one addend.
 import triton
 import triton.language as tl
 
@@ -56,59 +57,75 @@ def syncopate_raise(peers, home, slot):
 
 
 @triton.jit
-def syncopate_raise_all(signal, last, signals, peers):
-    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
-    if signal < last:
-        published = syncopate_publish()
-        while signal < last:
-            slot = tl.load(signals + signal * 2 + 1) + published
-            # A step that the compiler does not know keeps it from unrolling the loop.
-            signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(signal >= 0)
+def syncopate_raise_all(rows, signals, peers):
+    """Publishes what the block has stored and raises signals; `rows` points to the first and the past-the-last row."""
+    signal = tl.load(rows)
+    last = tl.load(rows + 1)
+    published = syncopate_publish()
+    while signal < last:
+        slot = tl.load(signals + signal * 2 + 1) + published
+        # A step that the compiler does not know keeps it from unrolling the loop.
+        signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
 
 
 @triton.jit
-def syncopate_load_work(entry):
-    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
-    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
-            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
-            tl.load(entry + 10).to(tl.int32))
-
-
-@triton.jit
-def syncopate_raise_late(work, signals, peers):
+def syncopate_raise_late(work, entry, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
-    By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
+    By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
+    stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
-    syncopate_raise_all(work[3], work[4], signals, peers)
+    if work & 2:
+        syncopate_raise_all(entry + 7, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, signals, peers):
+def syncopate_raise_early(work, entry, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
-    syncopate_raise_all(work[5], work[6], signals, peers)
+    if work & 4:
+        syncopate_raise_all(entry + 9, signals, peers)
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(work >= 0)
 
 
 @triton.jit
-def syncopate_first_summands(descriptor, row, column, work, arrived, staging, addends):
-    """The summands of the slot's first addend for a block that a descriptor stores; 0 if the slot has none.
+def syncopate_adds(work):
+    """Whether the slot may have to wait for summands or to add any."""
+    return (work & 1) != 0
+
+
+@triton.jit
+def syncopate_load_addend(addend, exists):
+    """A row of the addends: shift, begin, end; zeros if it does not exist, which is for no element."""
+    return (tl.load(addend, mask=exists, other=0), tl.load(addend + 1, mask=exists, other=0),
+            tl.load(addend + 2, mask=exists, other=0))
+
+
+@triton.jit
+def syncopate_first_addend(entry, addends):
+    """The slot's first addend, or zeros if it has none."""
+    first = tl.load(entry + 4)
+    return syncopate_load_addend(addends + first * 3, first < tl.load(entry + 6))
+
+
+@triton.jit
+def syncopate_first_summands(descriptor, row, column, addend, arrived, staging):
+    """The summands of the slot's first addend for a block that a descriptor stores.
 
     They are apart from syncopate_sum_block so that the loads for all blocks of a tile can be under way together.
     """
     if descriptor.block_shape[0] * descriptor.block_shape[1] > 8192:
         return 0  # unused: there would be too few registers
     else:
-        return syncopate_load_rows(descriptor, descriptor.block_shape[1], row, column, addends + work[0] * 3,
-                                   work[0] < work[2], arrived, staging)
+        return syncopate_load_rows(descriptor, descriptor.block_shape[1], row, column, addend, arrived, staging)
 
 
 @triton.jit
-def syncopate_sum_block(value, first, descriptor, row, column, work, arrived, staging, addends):
+def syncopate_sum_block(value, first, descriptor, row, column, addend, work, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for a block that a descriptor stores.
 
-    `first` is of syncopate_first_summands. A large block is added in two parts, which need half the registers.
+    `addend` is of syncopate_first_addend, `first` of syncopate_first_summands. A large block is added in two parts,
+    which need half the registers.
     """
     value = value.to(descriptor.dtype)
     height: tl.constexpr = descriptor.block_shape[0]
@@ -116,43 +133,69 @@ def syncopate_sum_block(value, first, descriptor, row, column, work, arrived, st
     if height * width > 8192:
         half: tl.constexpr = width // 2
         left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, half)), (0, 2, 1)))
-        exists = work[0] < work[2]
-        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
-        left = syncopate_sum_rows(left, first, descriptor, row, column, work, arrived, staging, addends)
+        first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
+        left = syncopate_sum_rows(left, first, descriptor, row, column, work, entry, arrived, staging, addends)
         column += half
-        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
-        right = syncopate_sum_rows(right, first, descriptor, row, column, work, arrived, staging, addends)
+        first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
+        right = syncopate_sum_rows(right, first, descriptor, row, column, work, entry, arrived, staging, addends)
         return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (height, width))
     else:
-        return syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends)
+        return syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends)
 
 
 @triton.jit
-def syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends):
-    """syncopate_sum_block of a block that is small enough.
+def syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends):
+    """syncopate_sum_block of a block that is small enough."""
+    if work & 8:
+        value = syncopate_sum_of_two(value, first)
+    else:
+        value = syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends)
+    return value
+
+
+@triton.jit
+def syncopate_sum_of_two(value, first):
+    """What adding both in fp32, from +0, and rounding once gives.
+
+    Of values of 16 bits it is the same as one addition in their own type, which goes two at a time: fp32 has more than
+    twice their digits, so that rounding to it first changes nothing. The last addition turns -0 into +0.
+    """
+    if value.dtype.primitive_bitwidth == 16:
+        return value + first + 0.0
+    else:
+        return (value.to(tl.float32) + first.to(tl.float32) + 0.0).to(value.dtype)
+
+
+@triton.jit
+def syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends):
+    """The sum of any number of addends, none included.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. The summands of
     the first addend are added first even where the own value comes before them: +0 + a + b is +0 + b + a.
     """
-    if work[0] < work[2]:
+    index = tl.load(entry + 4) + 1
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if index <= last:
         total = tl.zeros_like(value).to(tl.float32) + first.to(tl.float32)
-        addend = work[0] + 1
-        while addend < work[1]:
-            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+        while index < own:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column,
+                                         syncopate_load_addend(addends + index * 3, True), arrived,
                                          staging).to(tl.float32)
-            addend += 1
+            index += 1
         total += value.to(tl.float32)
-        while addend < work[2]:
-            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+        while index < last:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column,
+                                         syncopate_load_addend(addends + index * 3, True), arrived,
                                          staging).to(tl.float32)
-            addend += 1
+            index += 1
         value = total.to(value.dtype)
     return value
 
 
 @triton.jit
-def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, exists, arrived, staging):
-    """One addend's summands of `width` columns of a block; 0 in rows that it has none for, or if there is no addend.
+def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, arrived, staging):
+    """One addend's summands of `width` columns of a block; 0 in rows that it has none for.
 
     Rows of the output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. Places are counted from
     the block's first row: so they are the same for all blocks and addends, which takes fewer registers.
@@ -160,13 +203,10 @@ def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, ex
     peers write the staging buffer while the kernel runs, and nothing is read twice.
     """
     base = tl.cast(row, tl.int64) * descriptor.strides[0]
-    shift = tl.load(addend, mask=exists, other=0) + arrived + base
-    shift = tl.multiple_of(shift, 128 // descriptor.dtype.primitive_bitwidth)
-    begin = tl.load(addend + 1, mask=exists, other=0) - base
-    end = tl.load(addend + 2, mask=exists, other=0) - base
+    shift = tl.multiple_of(addend[0] + arrived + base, 128 // descriptor.dtype.primitive_bitwidth)
     lines = tl.arange(0, descriptor.block_shape[0])[:, None].to(tl.int64) * descriptor.strides[0]
     columns = tl.arange(0, width)[None, :]
-    here = (columns < descriptor.shape[1] - column) & (lines >= begin) & (lines < end)
+    here = (columns < descriptor.shape[1] - column) & (lines >= addend[1] - base) & (lines < addend[2] - base)
     return tl.load(staging + (shift + column) + (lines + columns), mask=here, other=0.0, cache_modifier=".cg")
 
 
@@ -205,7 +245,7 @@ def syncopate_elsewhere(pointers, base, other):
 
 
 @triton.jit
-def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, addends):
+def syncopate_sum_at(value, pointers, base, inside, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. A value that is
@@ -213,16 +253,18 @@ def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, adde
     """
     value = tl.cast(value, base.dtype.element_ty)
     value = tl.where(syncopate_elements(pointers, base) >= 0, value, value)
-    addend = work[0]
-    if addend < work[2]:
+    index = tl.load(entry + 4)
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if index < last:
         total = tl.zeros_like(value).to(tl.float32)
-        while addend < work[1]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < own:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         total += value.to(tl.float32)
-        while addend < work[2]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < last:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         value = total.to(value.dtype)
     return value
 

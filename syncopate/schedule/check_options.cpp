@@ -74,6 +74,17 @@ std::optional<Algorithm> algorithm_from_name(std::string_view name) {
   return static_cast<Algorithm>(found - kAlgorithmNames.begin());
 }
 
+std::vector<std::string> algorithm_names() { return {kAlgorithmNames.begin(), kAlgorithmNames.end()}; }
+
+std::string describe(const TemplateOptions& options) {
+  std::string text = fmt::format("{}, {}, split {}", name_of(options.algorithm),
+                                 options.initiator == Initiator::push ? "push" : "pull", options.split);
+  if (options.ranks_per_node != 0)
+    text += fmt::format(", {} rank{} per node", options.ranks_per_node, options.ranks_per_node == 1 ? "" : "s");
+  if (options.shares != kNoShares) text += fmt::format(", shares {}:{}", options.shares[0], options.shares[1]);
+  return text;
+}
+
 std::vector<Algorithm> algorithms_for(CollectiveType type) {
   std::vector<Algorithm> list;
   for (std::size_t i = 0; i < kAlgorithmNames.size(); ++i)

@@ -27,6 +27,8 @@ enum class Initiator : std::uint8_t { push, pull };
 std::string_view name_of(Algorithm algorithm);
 /// "recursive" goes by the names of its gather and its reduce-scatter too: "recursive_doubling", "recursive_halving".
 std::optional<Algorithm> algorithm_from_name(std::string_view name);
+/// All of them, in the order of the enumeration, for messages.
+std::vector<std::string> algorithm_names();
 /// Those that have a template for the collective, in the order of the enumeration.
 std::vector<Algorithm> algorithms_for(CollectiveType type);
 
@@ -48,6 +50,9 @@ struct TemplateOptions {
   std::array<int, 2> shares = {0, 0};
   int dimension = 0;  ///< of all-reduces: the one along which ranks share the reduction
 };
+
+/// "hierarchical, push, split 2, 4 ranks per node": all that is not left to default.
+std::string describe(const TemplateOptions& options);
 
 /// Reads "3:1". Nothing if it is not two numbers from 0 to 1000000 that are not both zero.
 std::optional<std::array<int, 2>> parse_shares(std::string_view text);

@@ -74,7 +74,7 @@ struct TestKernel {
 void PrintTo(const TestKernel& kernel, std::ostream* out) { *out << kernel.name; }
 
 constexpr std::int64_t kAxes = 2;
-constexpr std::int64_t kColumns = kAxes + 13;
+constexpr std::int64_t kColumns = kAxes + 14;
 constexpr std::int64_t kEpochNow = 5;
 const std::string kRoot = SYNCOPATE_SOURCE_DIR;
 
@@ -97,7 +97,7 @@ class Producer : public testing::TestWithParam<TestKernel> {
     Case made;
     const std::int64_t unit = GetParam().descriptors ? 8 : 1;  // what descriptors demand of rows of bf16
     made.shape = {pick(1, 70), unit * pick(1, 70 / unit), unit * pick(1, 40 / unit)};
-    made.tile = {16 << pick(0, 3), 16 << pick(0, 3), 16};
+    made.tile = {16 << pick(0, 3), 32 << pick(0, 2), 16};  // a quarter of a row of bf16 must have 16 bytes, too
     made.dtype = pick(0, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
     made.staging_rows = pick(2, 80);
     made.cut = cut;
@@ -214,13 +214,20 @@ class Producer : public testing::TestWithParam<TestKernel> {
         addends.insert(addends.end(), {static_cast<double>(addend.staging - addend.begin) * n,
                                        static_cast<double>(addend.begin) * n, static_cast<double>(addend.end) * n});
       tiles.push_back(rows(addends, 3));
+      double work = slot.sum_waits || !slot.addends.empty() ? 1 : 0;
+      if (slot.addends.size() == 1) work += 8;
+      double bit = 2;
       for (const std::int64_t raised : {late(made, s, workers), early(made, s, workers)}) {
         const auto from = static_cast<std::size_t>(std::max<std::int64_t>(raised, 0));
+        const std::size_t to = raised < 0 ? from : from + 1;
         tiles.push_back(static_cast<double>(first_signals[from]));
-        tiles.push_back(static_cast<double>(first_signals[raised < 0 ? from : from + 1]));
+        tiles.push_back(static_cast<double>(first_signals[to]));
+        if (first_signals[from] < first_signals[to]) work += bit;
+        bit *= 2;
       }
       tiles.push_back(static_cast<double>(slot.begin) * n);
       tiles.push_back(static_cast<double>(slot.end) * n);
+      tiles.push_back(work);
     }
     for (std::vector<double>* table : {&waits, &addends, &signals}) table->push_back(-1);  // none is empty
     ASSERT_EQ(memory.add(Dtype::int64, tiles), kTiles);

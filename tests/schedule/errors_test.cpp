@@ -57,6 +57,13 @@ TEST(ScheduleErrors, KeysAndVersions) {
               HasSubstr("one of push, pull and collective"));
 }
 
+TEST(ScheduleErrors, OwnSummands) {
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"own\": 1}")), "s.json:6:44: 'own' is not true or false");
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"own\": true}")),
+            "s.json:6:6: rank 0 operator 0: it sends a rank's own summand without adding it; only sums have summands: "
+            "add it, or send what is there");
+}
+
 TEST(ScheduleErrors, RanksAndDependencies) {
   EXPECT_EQ(error_of(replaced("\"to\": 1", "\"to\": 2")),
             "s.json:6:6: rank 0 operator 0: the destination rank is 2; ranks count from 0 to 1");

@@ -75,7 +75,7 @@ class Tables:
             self.signals.append([home, flag])
             self.raised[home, flag] += 1
         self.signals_of.append([first, len(self.signals)])
-        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N])
+        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N, bool(addends) + 8 * (len(addends) == 1)])
 
     def place_raises(self):
         """Signals of a slot are raised before the program's next slot stores, or after their own where that one waits."""
@@ -83,8 +83,10 @@ class Tables:
             following = i + self.programs
             if following < len(self.tiles) and not self.slots[following][2]:
                 self.tiles[following][9:11] = self.signals_of[i]
+                self.tiles[following][15] += 2
             else:
                 row[11:13] = self.signals_of[i]
+                row[15] += 4
 
     def expected(self, own, staging):
         result = own.copy()

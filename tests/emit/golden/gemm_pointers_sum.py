@@ -133,39 +133,41 @@ def syncopate_raise(peers, home, slot):
 
 
 @triton.jit
-def syncopate_raise_all(signal, last, signals, peers):
-    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
-    if signal < last:
-        published = syncopate_publish()
-        while signal < last:
-            slot = tl.load(signals + signal * 2 + 1) + published
-            # A step that the compiler does not know keeps it from unrolling the loop.
-            signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(signal >= 0)
+def syncopate_raise_all(rows, signals, peers):
+    """Publishes what the block has stored and raises signals; `rows` points to the first and the past-the-last row."""
+    signal = tl.load(rows)
+    last = tl.load(rows + 1)
+    published = syncopate_publish()
+    while signal < last:
+        slot = tl.load(signals + signal * 2 + 1) + published
+        # A step that the compiler does not know keeps it from unrolling the loop.
+        signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
 
 
 @triton.jit
-def syncopate_load_work(entry):
-    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
-    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
-            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
-            tl.load(entry + 10).to(tl.int32))
-
-
-@triton.jit
-def syncopate_raise_late(work, signals, peers):
+def syncopate_raise_late(work, entry, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
-    By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
+    By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
+    stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
-    syncopate_raise_all(work[3], work[4], signals, peers)
+    if work & 2:
+        syncopate_raise_all(entry + 7, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, signals, peers):
+def syncopate_raise_early(work, entry, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
-    syncopate_raise_all(work[5], work[6], signals, peers)
+    if work & 4:
+        syncopate_raise_all(entry + 9, signals, peers)
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(work >= 0)
+
+
+@triton.jit
+def syncopate_adds(work):
+    """Whether the slot may have to wait for summands or to add any."""
+    return (work & 1) != 0
 
 
 @triton.jit
@@ -182,7 +184,7 @@ def syncopate_elsewhere(pointers, base, other):
 
 
 @triton.jit
-def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, addends):
+def syncopate_sum_at(value, pointers, base, inside, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. A value that is
@@ -190,16 +192,18 @@ def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, adde
     """
     value = tl.cast(value, base.dtype.element_ty)
     value = tl.where(syncopate_elements(pointers, base) >= 0, value, value)
-    addend = work[0]
-    if addend < work[2]:
+    index = tl.load(entry + 4)
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if index < last:
         total = tl.zeros_like(value).to(tl.float32)
-        while addend < work[1]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < own:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         total += value.to(tl.float32)
-        while addend < work[2]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < last:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         value = total.to(value.dtype)
     return value
 
@@ -234,7 +238,9 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 16
+        syncopate_entry = syncopate_row + 2
+        syncopate_work = tl.load(syncopate_entry + 13)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -254,20 +260,29 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                              mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0.0)
             accumulator = tl.dot(a_tile, b_tile, accumulator)
 
-        c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
-        syncopate_entry = syncopate_row + 2
-        syncopate_work = syncopate_load_work(syncopate_entry)
-        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)
-        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
-                                                    syncopate_launch, syncopate_slot, syncopate_record,
-                                                    syncopate_time_limit)
-        syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
-                                           (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_work,
-                                           syncopate_arrived, syncopate_staging, syncopate_addends)
-        if syncopate_cut:
-            syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
-            tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        if syncopate_adds(syncopate_work):
+            syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
+                                                        syncopate_launch, syncopate_slot, syncopate_record,
+                                                        syncopate_time_limit)
+            c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+            syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
+                                               (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,
+                                               syncopate_arrived, syncopate_staging, syncopate_addends)
+            if syncopate_cut:
+                syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
+                tl.store(c_ptrs, syncopate_value,
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+            else:
+                tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
         else:
-            tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)
+            c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+            if syncopate_cut:
+                syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
+                tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty),
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+            else:
+                tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty),
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)
