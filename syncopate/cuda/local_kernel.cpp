@@ -27,7 +27,7 @@ LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& optio
     : gpu_(gpu),
       kernel_(prepare_kernel(plan, KernelText::local, gpu, options, launch.compiled)),
       grid_(grid_of(plan, gpu, launch)),
-      arguments_(plan, kernel_.signature, *kernel_.compiled, {},
+      arguments_(gpu.driver(), plan, kernel_.signature, *kernel_.compiled, {},
                  gpu.allocate(blocks_of(grid_) * static_cast<std::size_t>(kernel_.compiled->scratch_bytes),
                               "tensor descriptors")) {}
 

@@ -310,6 +310,10 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     return *function = reinterpret_cast<Function>(Calls::gpu().kernels_.at(name).get()), kSuccess;
   };
   driver.function_set_attribute = [](Function, int, int) -> Result { return kSuccess; };
+  // Of a map it has the address.
+  driver.tensor_map_encode_tiled = [](TensorMap* map, int, unsigned, DevicePointer address, const std::uint64_t*,
+                                      const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int,
+                                      int) -> Result { return map->words[0] = address, kSuccess; };
   driver.occupancy = [](int* blocks, Function, int, std::size_t) -> Result { return *blocks = 1, kSuccess; };
   driver.launch_kernel = Calls::launch;
 }
