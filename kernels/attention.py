@@ -95,7 +95,7 @@ def attention(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q
         if PART < HEAD_DIM:
             right = tl.dot(weights, v.load([first, kv_column + PART]), right)
         scores = tl.dot(queries, k.load([first + BLOCK_N, kv_column]).T)
-        if first + 2 * BLOCK_N > whole:
+        if first > whole - 2 * BLOCK_N:
             scores = masked(scores, rows, first + BLOCK_N, KV_LENGTH, q_start, CAUSAL)
         new_peak = tl.maximum(peak, tl.max(scores, 1) * scale_of_two)
         shrink = tl.exp2(peak - new_peak)

@@ -15,6 +15,23 @@ import pathlib
 import random
 import sys
 
+HERE = pathlib.Path(__file__).resolve().parent
+TABLE = HERE / "attention_table.json"
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--table", type=pathlib.Path, default=TABLE)
+    parser.add_argument("--search", action="store_true", help="measure the candidates and write the table")
+    parser.add_argument("--most", type=int, default=1 << 20, help="rows of at most this length")
+    parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
+    parser.add_argument("--markdown", type=pathlib.Path, help="write the report here")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    OPTIONS = parse(sys.argv[1:])  # --help, and what is wrong with an option, where there is no torch
+
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -23,8 +40,6 @@ from attention_checks import check
 from attention_kernels import (TYPES, Configuration, Launch, Shape, cdiv, code_of, compile_all, read_table, write_table)
 from local import machine
 
-HERE = pathlib.Path(__file__).resolve().parent
-TABLE = HERE / "attention_table.json"
 SAMPLES = 11
 BACKENDS = {"flash": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 LEAST = {False: 0.8, True: 0.75}  # of the fastest backend, by whether causal
@@ -198,13 +213,7 @@ def search(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--table", type=pathlib.Path, default=TABLE)
-    parser.add_argument("--search", action="store_true", help="measure the candidates and write the table")
-    parser.add_argument("--most", type=int, default=1 << 20, help="rows of at most this length")
-    parser.add_argument("--json", type=pathlib.Path, help="write all figures here")
-    parser.add_argument("--markdown", type=pathlib.Path, help="write the report here")
-    options = parser.parse_args()
+    options = OPTIONS
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):
         sys.exit("this benchmark needs an NVIDIA GPU of compute capability 9.0")
     torch.zeros(1, device="cuda")

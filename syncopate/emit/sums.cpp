@@ -117,8 +117,11 @@ class SumEditor::Impl {
   }
 
   std::string loop_start(const std::string& indentation) const {
-    std::string lines = fmt::format("{}{} = syncopate_row + {}\n{}{} = tl.load({} + {})\n", indentation, kEntry,
-                                    scheduler_.index_variables.size(), indentation, kWork, kEntry, kWorkColumn);
+    namespace parameter = runtime_parameter;
+    std::string lines =
+        fmt::format("{}{} = syncopate_row + {}\n", indentation, kEntry, scheduler_.index_variables.size());
+    lines += call_line(indentation, fmt::format("{} = syncopate_load_work(", kWork),
+                       {kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch"});
     if (slot_ != kSlot) lines += fmt::format("{}{} = {}\n", indentation, slot_, kSlot);
     return lines;
   }
@@ -140,11 +143,12 @@ class SumEditor::Impl {
     std::string lines =
         call_line(space, "syncopate_raise_late(", {kWork, kEntry, parameter::kSignals, parameter::kPeers});
     lines += fmt::format("{}if syncopate_adds({}):\n", space, kWork);
-    lines += call_line(inner, fmt::format("{} = syncopate_wait_for_tile(", kArrived),
-                       {fmt::format("{} + {}", kEntry, kWaitColumns), parameter::kWaits, parameter::kFlags,
-                        "syncopate_launch", slot_, parameter::kRecord, parameter::kTimeLimit});
+    lines += call_line(inner, fmt::format("{} = syncopate_wait_to_add(", kArrived),
+                       {kWork, kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch", slot_,
+                        parameter::kRecord, parameter::kTimeLimit});
     if (std::any_of(sites_.begin(), sites_.end(), [](const Site& site) { return site.descriptor; }))
-      lines += call_line(inner, fmt::format("{} = syncopate_first_addend(", kAddend), {kEntry, parameter::kAddends});
+      lines +=
+          call_line(inner, fmt::format("{} = syncopate_first_addend(", kAddend), {kWork, kEntry, parameter::kAddends});
     editor_.insert_before(begin_line(), lines);
   }
 

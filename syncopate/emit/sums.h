@@ -15,7 +15,6 @@ namespace syncopate {
 /// The columns of the tile order's rows after the index variables (KernelTables in plan/plan.h).
 inline constexpr std::size_t kWaitColumns = 2;
 inline constexpr std::size_t kSumColumns = 12;  ///< after those, in kernels with a reduced output
-inline constexpr std::size_t kWorkColumn = 13;  ///< the last of those, in kernels with a reduced output
 
 class SumEditor {
  public:

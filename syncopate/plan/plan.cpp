@@ -64,6 +64,7 @@ class TableMaker {
     add_waits(slot.sum_waits);
     std::int64_t work = add_addends(slot) + add_signals(program.slots, index);
     if (!slot.addends.empty() || !slot.sum_waits.empty()) work += slot_work::kAdds;
+    if (!slot.sum_waits.empty()) work += slot_work::kWaitsToAdd;
     const Shape& shape = plan_.buffer(reduced_).shape;
     const bool whole = slot.kept.dimensions() == 0;
     const std::int64_t begin = whole ? 0 : linear_offset(slot.kept, shape);
@@ -112,7 +113,21 @@ class TableMaker {
     }
     const std::int64_t last = rows(tables_.addends, 3);
     tables_.tiles.insert(tables_.tiles.end(), {first, own, last});
-    return last - first == 1 ? slot_work::kAddsOne : 0;
+    if (last - first != 1) return 0;
+    const std::int64_t* row = &tables_.addends[tables_.addends.size() - 3];
+    if (!stores_within(plan_.tiles[static_cast<std::size_t>(slot.tile)], row[1], row[2])) return slot_work::kAddsOne;
+    return slot_work::kAddsOne + slot_work::kAddsToAll + slot_work::kShift * row[0];
+  }
+
+  /// Whether all that the tile stores to the reduced buffer is among its elements from `begin` to `end`.
+  bool stores_within(const Tile& tile, std::int64_t begin, std::int64_t end) const {
+    const Shape& shape = plan_.buffer(reduced_).shape;
+    return std::all_of(tile.writes.begin(), tile.writes.end(), [&](const TileAccess& access) {
+      if (access.buffer != reduced_ || access.region.empty()) return true;
+      Region last = access.region;
+      for (int d = 0; d < last.dimensions(); ++d) last[d].begin = last[d].end - 1;
+      return linear_offset(access.region, shape) >= begin && linear_offset(last, shape) < end;
+    });
   }
 
   /// Whether the slot's signals are raised only when its worker's next slot has computed.

@@ -225,6 +225,9 @@ inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits b
 inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
 inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
 inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
+inline constexpr std::int64_t kWaitsToAdd = 16;  ///< it has waits before adding
+inline constexpr std::int64_t kAddsToAll = 32;  ///< that one row is for all elements that the tile stores; then the ...
+inline constexpr std::int64_t kShift = 64;      ///< ... row's shift times this is in the sum, too
 }  // namespace slot_work
 
 /// The tables that the fused kernel of one rank reads. All are row-major int64.

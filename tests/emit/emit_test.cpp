@@ -404,7 +404,8 @@ TEST(EmitSum, StoresThroughPointers) {
       "    while syncopate_slot < syncopate_tile_count:\n"
       "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15\n"
       "        syncopate_entry = syncopate_row + 1\n"
-      "        syncopate_work = tl.load(syncopate_entry + 13)\n"
+      "        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, "
+      "syncopate_launch)\n"
       "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
       "syncopate_launch,\n"
       "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
@@ -412,10 +413,10 @@ TEST(EmitSum, StoresThroughPointers) {
       "        # Where.\n"
       "        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
       "        if syncopate_adds(syncopate_work):\n"
-      "            syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, "
+      "            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, "
       "syncopate_flags,\n"
-      "                                                        syncopate_launch, syncopate_slot, syncopate_record,\n"
-      "                                                        syncopate_time_limit)\n"
+      "                                                      syncopate_launch, syncopate_slot, syncopate_record,\n"
+      "                                                      syncopate_time_limit)\n"
       "            at = pid * B + tl.arange(0, B)\n"
       "            value = at * 2.0\n"
       "            # What every rank\n"
@@ -468,16 +469,18 @@ TEST(EmitSum, StoresThroughDescriptors) {
   EXPECT_THAT(text, HasSubstr("        out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\n"
                               "        syncopate_raise_late("))
       << "a descriptor is made once";
-  EXPECT_THAT(text,
-              HasSubstr("            syncopate_addend = syncopate_first_addend(syncopate_entry, syncopate_addends)\n"
-                        "            place = [pid * B, 0]\n"
-                        "            if n > 2:\n"
-                        "                syncopate_value = tl.zeros([B, B], tl.float32)\n"
-                        "                syncopate_first = syncopate_first_summands(out, place[0], place[1], "
-                        "syncopate_addend, syncopate_arrived,\n"
-                        "                                                           syncopate_staging)\n"
-                        "                syncopate_value = syncopate_sum_block(syncopate_value, "
-                        "syncopate_first, out, place[0], place[1],\n"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "            syncopate_addend = syncopate_first_addend(syncopate_work, syncopate_entry, syncopate_addends)\n"
+          "            place = [pid * B, 0]\n"
+          "            if n > 2:\n"
+          "                syncopate_value = tl.zeros([B, B], tl.float32)\n"
+          "                syncopate_first = syncopate_first_summands(out, place[0], place[1], "
+          "syncopate_addend, syncopate_arrived,\n"
+          "                                                           syncopate_staging)\n"
+          "                syncopate_value = syncopate_sum_block(syncopate_value, "
+          "syncopate_first, out, place[0], place[1],\n"));
   EXPECT_THAT(text, HasSubstr("                if syncopate_cuts_block(out, place[0], syncopate_entry, "
                               "syncopate_cut):\n"
                               "                    syncopate_store_kept(c, syncopate_value, out, place[0], place[1], "

@@ -47,9 +47,9 @@ TEST(KernelTables, ASlotWithEverything) {
   slot.signals = {1, 2};
   plan.programs[1].slots = {slot};
   const KernelTables tables = kernel_tables(plan, 1);
-  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; no signals before, 0..2 after; elements 20..32; adds
-  // and raises after.
-  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 0, 0, 2, 20, 32, 1 + 4}));
+  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; no signals before, 0..2 after; elements 20..32;
+  // adds, raises after, and waits to add.
+  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 0, 0, 2, 20, 32, 1 + 4 + 16}));
   EXPECT_EQ(tables.waits, (Table{0, 1, 0, 0, 1, 1}));
   EXPECT_EQ(tables.addends, (Table{-20, 20, 24, -8, 24, 32}));
   EXPECT_EQ(tables.signals, (Table{2, 5, 0, 7}));
@@ -124,7 +124,7 @@ TEST(KernelTables, ASlotAddsIfItHasAddendsOrWaitsForSome) {
   slot.waits = {{0, 1}};
   EXPECT_EQ(work_of(plan, slot), 0);
   slot.sum_waits = {{0, 1}};
-  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds);
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kWaitsToAdd);
   slot.sum_waits.clear();
   slot.addends = {{rows(0, 1), rows(2, 3)}};
   EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne);
@@ -132,6 +132,24 @@ TEST(KernelTables, ASlotAddsIfItHasAddendsOrWaitsForSome) {
   EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne) << "both are one row";
   slot.own_place = 1;
   EXPECT_EQ(work_of(plan, slot), slot_work::kAdds);
+}
+
+TEST(KernelTables, AnAddendForAllOfATileIsPartOfWhatTheSlotDoes) {
+  const Plan plan = hand_made();  // the tiles are rows 0 to 3 and 4 to 7
+  constexpr std::int64_t one = slot_work::kAdds + slot_work::kAddsOne;
+  Slot slot;
+  slot.addends = {{rows(0, 4), rows(2, 6)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll + slot_work::kShift * 8);
+  slot.tile = 1;
+  EXPECT_EQ(work_of(plan, slot), one) << "another tile";
+  slot.addends = {{rows(4, 8), rows(0, 4)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll - slot_work::kShift * 16);
+  slot.addends = {{rows(3, 8), rows(0, 5)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll - slot_work::kShift * 12);
+  slot.addends = {{rows(5, 8), rows(1, 4)}};
+  EXPECT_EQ(work_of(plan, slot), one) << "the first row is missing";
+  slot.addends = {{rows(4, 7), rows(0, 3)}};
+  EXPECT_EQ(work_of(plan, slot), one) << "the last row is missing";
 }
 
 TEST(KernelTables, SignalsArePutOffUntilTheWorkersNextSlotUnlessThatWaits) {

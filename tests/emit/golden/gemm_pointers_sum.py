@@ -87,6 +87,50 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 
 
 @triton.jit
+def syncopate_is_missing(flags, slot, expected):
+    """1 if flags[slot] < expected as far as is known now, else 0; does not block.
+
+    Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
+    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  missing;
+            .reg .b64   seen;
+
+            ld.acquire.sys.global.u64   seen, [$1];
+            setp.lt.u64                 missing, seen, $2;
+            vote.sync.any.pred          missing, missing, 0xffffffff;
+            selp.b32                    $0, 1, 0, missing;
+        }
+        """,
+        constraints="=r,l,l,~{memory}", args=[flags + slot, expected], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_load_work(entry, waits, flags, epoch):
+    """What the slot does. If all that it waits for before it adds has arrived already, it need not wait.
+
+    That is asked for at the beginning of the tile, where tensor cores have work, so that nothing is waited for at its
+    end, where they have none.
+    """
+    work = tl.load(entry + 13)
+    if work & 16:
+        row = tl.load(entry + 2)
+        end = tl.load(entry + 3)
+        missing = 0
+        while (row < end) & (missing == 0):
+            wait = waits + row * 3
+            expected = tl.load(wait + 1) * (epoch - 1) + tl.load(wait + 2)
+            missing += syncopate_is_missing(flags, tl.load(wait), expected)
+            row += 1
+        if missing == 0:
+            work -= 16
+    return work
+
+
+@triton.jit
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
@@ -161,13 +205,22 @@ def syncopate_raise_early(work, entry, signals, peers):
     if work & 4:
         syncopate_raise_all(entry + 9, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(work >= 0)
+    tl.assume(work >= -(1 << 62))
 
 
 @triton.jit
 def syncopate_adds(work):
     """Whether the slot may have to wait for summands or to add any."""
     return (work & 1) != 0
+
+
+@triton.jit
+def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """Performs the waits before adding, where syncopate_load_work has not found that there is nothing to wait for."""
+    arrived = 0
+    if work & 16:
+        arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
+    return arrived
 
 
 @triton.jit
@@ -240,7 +293,7 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     while syncopate_slot < syncopate_tile_count:
         syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 16
         syncopate_entry = syncopate_row + 2
-        syncopate_work = tl.load(syncopate_entry + 13)
+        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, syncopate_launch)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -262,9 +315,9 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
 
         syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
         if syncopate_adds(syncopate_work):
-            syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
-                                                        syncopate_launch, syncopate_slot, syncopate_record,
-                                                        syncopate_time_limit)
+            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
+                                                      syncopate_launch, syncopate_slot, syncopate_record,
+                                                      syncopate_time_limit)
             c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
             syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
                                                (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,

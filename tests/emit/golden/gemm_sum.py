@@ -87,6 +87,50 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 
 
 @triton.jit
+def syncopate_is_missing(flags, slot, expected):
+    """1 if flags[slot] < expected as far as is known now, else 0; does not block.
+
+    Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
+    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  missing;
+            .reg .b64   seen;
+
+            ld.acquire.sys.global.u64   seen, [$1];
+            setp.lt.u64                 missing, seen, $2;
+            vote.sync.any.pred          missing, missing, 0xffffffff;
+            selp.b32                    $0, 1, 0, missing;
+        }
+        """,
+        constraints="=r,l,l,~{memory}", args=[flags + slot, expected], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_load_work(entry, waits, flags, epoch):
+    """What the slot does. If all that it waits for before it adds has arrived already, it need not wait.
+
+    That is asked for at the beginning of the tile, where tensor cores have work, so that nothing is waited for at its
+    end, where they have none.
+    """
+    work = tl.load(entry + 13)
+    if work & 16:
+        row = tl.load(entry + 2)
+        end = tl.load(entry + 3)
+        missing = 0
+        while (row < end) & (missing == 0):
+            wait = waits + row * 3
+            expected = tl.load(wait + 1) * (epoch - 1) + tl.load(wait + 2)
+            missing += syncopate_is_missing(flags, tl.load(wait), expected)
+            row += 1
+        if missing == 0:
+            work -= 16
+    return work
+
+
+@triton.jit
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
@@ -161,13 +205,22 @@ def syncopate_raise_early(work, entry, signals, peers):
     if work & 4:
         syncopate_raise_all(entry + 9, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(work >= 0)
+    tl.assume(work >= -(1 << 62))
 
 
 @triton.jit
 def syncopate_adds(work):
     """Whether the slot may have to wait for summands or to add any."""
     return (work & 1) != 0
+
+
+@triton.jit
+def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """Performs the waits before adding, where syncopate_load_work has not found that there is nothing to wait for."""
+    arrived = 0
+    if work & 16:
+        arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
+    return arrived
 
 
 @triton.jit
@@ -178,10 +231,16 @@ def syncopate_load_addend(addend, exists):
 
 
 @triton.jit
-def syncopate_first_addend(entry, addends):
-    """The slot's first addend, or zeros if it has none."""
-    first = tl.load(entry + 4)
-    return syncopate_load_addend(addends + first * 3, first < tl.load(entry + 6))
+def syncopate_first_addend(work, entry, addends):
+    """The slot's first addend, or zeros if it has none. Where it is known to be for all, nothing is loaded."""
+    if work & 32:
+        shift = work >> 6
+        begin = tl.cast(0, tl.int64)
+        end = tl.cast(1 << 62, tl.int64)
+    else:
+        first = tl.load(entry + 4)
+        shift, begin, end = syncopate_load_addend(addends + first * 3, first < tl.load(entry + 6))
+    return shift, begin, end
 
 
 @triton.jit
@@ -275,14 +334,16 @@ def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, ar
 
     Rows of the output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. Places are counted from
     the block's first row: so they are the same for all blocks and addends, which takes fewer registers.
-    Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
+    Memory order: `arrived` came out of the waits for the summands, or what says that there are none to make out of the
+    look at their flags, so the loads stay behind. They bypass the L1 cache:
     peers write the staging buffer while the kernel runs, and nothing is read twice.
     """
     base = tl.cast(row, tl.int64) * descriptor.strides[0]
     shift = tl.multiple_of(addend[0] + arrived + base, 128 // descriptor.dtype.primitive_bitwidth)
+    end = tl.minimum(addend[2], tl.cast(descriptor.shape[0], tl.int64) * descriptor.strides[0])
     lines = tl.arange(0, descriptor.block_shape[0])[:, None].to(tl.int64) * descriptor.strides[0]
     columns = tl.arange(0, width)[None, :]
-    here = (columns < descriptor.shape[1] - column) & (lines >= addend[1] - base) & (lines < addend[2] - base)
+    here = (columns < descriptor.shape[1] - column) & (lines >= addend[1] - base) & (lines < end - base)
     return tl.load(staging + (shift + column) + (lines + columns), mask=here, other=0.0, cache_modifier=".cg")
 
 
@@ -330,7 +391,7 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     for syncopate_slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0), flatten=True):
         syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 16
         syncopate_entry = syncopate_row + 2
-        syncopate_work = tl.load(syncopate_entry + 13)
+        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, syncopate_launch)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -348,10 +409,10 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         # as large, which leaves room for another stage of the loop above, or for another program on the SM.
         syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
         if syncopate_adds(syncopate_work):
-            syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
-                                                        syncopate_launch, syncopate_slot, syncopate_record,
-                                                        syncopate_time_limit)
-            syncopate_addend = syncopate_first_addend(syncopate_entry, syncopate_addends)
+            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
+                                                      syncopate_launch, syncopate_slot, syncopate_record,
+                                                      syncopate_time_limit)
+            syncopate_addend = syncopate_first_addend(syncopate_work, syncopate_entry, syncopate_addends)
             left, right = halves(accumulator)
             first, second = halves(left)
             third, fourth = halves(right)
