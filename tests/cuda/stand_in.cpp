@@ -84,7 +84,7 @@ class Kernel {
     rank_ = static_cast<int>(static_cast<std::int32_t>(arguments_.at(parameter::kRank)));
     count_ = static_cast<std::int32_t>(arguments_.at(parameter::kTileCount));
     reduced_ = reduced_buffer(plan_);
-    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 13);
+    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 14);
     for (int worker = 0; worker < plan_.workers; ++worker) workers_.push_back({worker, 0});
   }
 
