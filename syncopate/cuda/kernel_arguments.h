@@ -38,7 +38,7 @@ class KernelArguments {
   KernelArguments(const KernelArguments&) = delete;
   KernelArguments& operator=(const KernelArguments&) = delete;
 
-  /// Throws UserError if the driver can make no descriptor of it.
+  /// On a thread whose current context is the GPU's. Throws UserError if the driver can make no descriptor of it.
   void set_buffer(int buffer, DevicePointer address);
   /// Pointers to the values, for the driver; valid as long as this object stays where it is.
   void** pointers() { return pointers_.data(); }

@@ -32,9 +32,9 @@ LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& optio
                               "tensor descriptors")) {}
 
 void LocalKernel::launch(Stream stream, const std::vector<DevicePointer>& buffers) {
+  gpu_.make_current();  // making tensor maps asks for it too
   for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer)
     arguments_.set_buffer(static_cast<int>(buffer), buffers[buffer]);
-  gpu_.make_current();
   cuda::launch(gpu_, kernel_, grid_, arguments_, stream);
 }
 

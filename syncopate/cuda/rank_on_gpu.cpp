@@ -207,6 +207,7 @@ struct RankOnGpu::Parts {
 
   void set_argument(int buffer) {
     if (!arguments) return;
+    gpu.make_current();  // making tensor maps asks for it
     arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     satisfied_arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     arguments_changed = true;
