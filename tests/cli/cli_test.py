@@ -119,6 +119,11 @@ step  rank 0  rank 1  rank 2
             ran = run("run", AG_GEMM, *SMALL, "--set", f'communicate={{a={{schedule="{file}"}}}}')
             self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
 
+    def test_a_bare_file_name_is_in_the_current_folder(self):
+        result = run("schedule", "all_gather", "--out", "s.json", cwd=self.folder.name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.files(), ["s.json"])
+
     def test_every_collective(self):
         for name, placements in (("reduce_scatter", "partial(sum) -> shard(0)"), ("all_reduce", "partial(sum) -> replicate"),
                                  ("all_to_all", "shard(0) -> shard(1)"), ("broadcast", "only(0) -> replicate"),
