@@ -20,7 +20,6 @@ import os
 
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
 
-import argparse
 import datetime
 import functools
 import gc
@@ -34,6 +33,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
+
+from operators_options import parse
+
+if __name__ == "__main__":
+    OPTIONS = parse(sys.argv[1:], __doc__)  # --help, and what is wrong with an option, where there is no torch
 
 import torch
 import torch.distributed as dist
@@ -143,7 +147,7 @@ class Bench:
         return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
-        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned)
+        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned, self.local)
 
     def ours(self, problem):
         choice, _ = self.choice_for(problem.row)
@@ -432,39 +436,13 @@ def line_of(result):
     return f"{figures.name_of(result)}: " + ", ".join(times)
 
 
-def parse(arguments):
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default="all", help="comma-separated: all, table, models, ag, rs, 70B, QKV, M=4096, "
-                        "8192x3584x8192; words joined by + must all hold (ag+table)")
-    parser.add_argument("--methods", default=",".join(figures.METHODS), help="comma-separated, of: %(default)s")
-    parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours and cuBLAS")
-    parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")
-    parser.add_argument("--search-again", action="store_true", help="with --search: for all rows")
-    parser.add_argument("--tuned", default=str(tuning.TUNED), help="the file of choices (%(default)s)")
-    parser.add_argument("--samples", type=int, default=11)
-    parser.add_argument("--sample-ms", type=float, default=5.0)
-    parser.add_argument("--skip", help="results of an earlier run (JSON): rows that it has are left out")
-    parser.add_argument("--seconds", type=float, default=540, help="no row is started later than this (%(default)s)")
-    parser.add_argument("--time-limit", type=float, default=5.0, help="seconds that one wait of ours may take")
-    parser.add_argument("--json", help="file for all results; written after every row")
-    parser.add_argument("--markdown", help="file for the report")
-    options = parser.parse_args(arguments)
-    options.methods = [name for name in options.methods.split(",") if name]
-    unknown = set(options.methods) - set(figures.METHODS)
-    if unknown:
-        parser.error(f"unknown method {', '.join(sorted(unknown))}; there are {', '.join(figures.METHODS)}")
-    if options.share:
-        options.methods = [name for name in options.methods if name in ("cublas", "ours")]
-    return options
-
-
 def leave(text):
     """Ends every rank; one of them says why."""
     sys.exit(text if os.environ.get("RANK", "0") == "0" else 1)
 
 
 def main():
-    options = parse(sys.argv[1:])
+    options = OPTIONS
     if "RANK" not in os.environ:
         leave("start it with torchrun: torchrun --nproc-per-node 2 bench/gpu/operators.py")
     if not torch.cuda.is_available():

@@ -10,7 +10,7 @@ constexpr std::size_t kWaitColumns = 3;
 /// In a row of KernelTables::tiles, behind the index values: where the numbers of rows of signals stand.
 constexpr std::size_t kSignalsColumn = 7;
 constexpr std::size_t kSignalsColumns = 4;
-constexpr std::size_t kColumnsWithSums = 13;
+constexpr std::size_t kColumnsWithSums = 14;
 
 const Signal& signal_of(const Plan& plan, int index) { return plan.signals[static_cast<std::size_t>(index)]; }
 

@@ -197,6 +197,7 @@ class Walk {
     const std::size_t axes = scheduler_.index_variables.size();
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
                                    parameter::kTiles, axes + kWaitColumns + (sums_ ? kSumColumns : 0));
+    if (sums_) text += sums_->loop_start(indentation);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -206,7 +207,6 @@ class Walk {
       if (loaded_.contains(scheduler_.index_variables[axis])) continue;
       text += indentation + index_load(axis) + "\n";
     }
-    if (sums_) text += sums_->loop_start(indentation);
     return text;
   }
 

@@ -116,7 +116,7 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     // Index values that a worker reads say which tile it works on; the other columns, of other tiles too, say when to
     // wait, what to add and what to raise.
     const auto axes = static_cast<std::int64_t>(world_.plan.kernel.axes.size());
-    const std::int64_t columns = axes + 2 + (reduced_buffer(world_.plan) < 0 ? 0 : 11);
+    const std::int64_t columns = axes + 2 + (reduced_buffer(world_.plan) < 0 ? 0 : 12);
     if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
   }
   return bytes;
