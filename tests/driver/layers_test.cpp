@@ -109,7 +109,7 @@ TEST(Embedding, ATableThatIsGatheredIsRefused) {
     FAIL() << "compiled";
   } catch (const UserError& error) {
     EXPECT_NE(error.problem().find("data decide what this reads of it"), std::string::npos) << error.what();
-    EXPECT_EQ(error.where().line, 22) << "the load of the table";
+    EXPECT_EQ(error.where().line, 19) << "the load of the table";
   }
 }
 
