@@ -23,7 +23,7 @@ CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_
          ("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 256, "GATED": False}, 8, 3, 4),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 128, "ROW_SCALES": True}, 4, 4, 8),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 256, "ROW_SCALES": True}, 8, 3, 4),
-         ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 128, "syncopate_cut": False}, 4, 3, 0)]
+         ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0)]
 
 
 def compiled(function, types, constants, warps, stages):
