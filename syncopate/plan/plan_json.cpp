@@ -28,9 +28,11 @@ Json integers(const std::vector<int>& values) {
   return list_of(values, [](int value) { return Json(value); });
 }
 
+Json range_json(const Range& range) { return Json::array({range.begin, range.end}); }
+
 Json region_json(const Region& region) {
   Json list = Json::array();
-  for (int d = 0; d < region.dimensions(); ++d) list.push_back(Json::array({region[d].begin, region[d].end}));
+  for (int d = 0; d < region.dimensions(); ++d) list.push_back(range_json(region[d]));
   return list;
 }
 
@@ -111,11 +113,13 @@ Json buffer_json(const Buffer& buffer) {
                        {"shape", integers(buffer.shape)},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
+                       {"shared", buffer.shared},
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},
                        {"inside", buffer.inside.to_string()},
                        {"after", buffer.after.to_string()},
                        {"held", list_of(buffer.held, region_json)},
+                       {"values", list_of(buffer.values, range_json)},
                        {"staging_for", buffer.staging_for}});
 }
 
@@ -236,12 +240,14 @@ class PlanParser {
     return value.boolean();
   }
 
+  Range range(const Json& value) const {
+    const std::vector<Json>& pair = tuple(value, "range", 2);
+    return {expect_integer(file_, pair[0], "range"), expect_integer(file_, pair[1], "range")};
+  }
+
   Region region(const Json& value, std::size_t dimensions) const {
     std::vector<Range> ranges;
-    for (const Json& item : tuple(value, "region", dimensions)) {
-      const std::vector<Json>& pair = tuple(item, "range", 2);
-      ranges.push_back({expect_integer(file_, pair[0], "range"), expect_integer(file_, pair[1], "range")});
-    }
+    for (const Json& item : tuple(value, "region", dimensions)) ranges.push_back(range(item));
     return Region(std::span<const Range>(ranges));
   }
 
@@ -324,6 +330,7 @@ class PlanParser {
                          fmt::format("known: {}", all_dtype_names()));
     buffer.dtype = *known;
     buffer.symmetric = boolean(reader, "symmetric");
+    buffer.shared = boolean(reader, "shared");
     buffer.purpose = reader.string("purpose");
     buffer.before = placement(reader, "before");
     buffer.inside = placement(reader, "inside");
@@ -331,9 +338,22 @@ class PlanParser {
     const Json& held = reader.required("held");
     for (const Json& item : tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
       buffer.held.push_back(region(item, buffer.shape.size()));
+    buffer.values = values_of(reader, buffer.dtype);
     buffer.staging_for = in_range(reader.required("staging_for"), "'staging_for'", -1, 1 << 16);
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
+  }
+
+  std::vector<Range> values_of(JsonReader& reader, Dtype dtype) const {
+    const Json& json = reader.required("values");
+    std::vector<Range> values;
+    for (const Json& item : expect_array(file_, json, "values")) {
+      values.push_back(range(item));
+      if (values.back().empty()) throw reader.error(item, "a range of no values", "at least one");
+    }
+    if (!values.empty() && (values.size() != static_cast<std::size_t>(plan_.ranks) || is_floating(dtype)))
+      throw reader.error(json, "'values' does not fit the buffer", "of integers, a range for each rank; or nothing");
+    return values;
   }
 
   /// At most one reduced buffer, and at most one staging buffer, which is for it.
