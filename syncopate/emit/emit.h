@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "syncopate/kernel/tile_kernel.h"
 
@@ -23,6 +24,9 @@ struct FusedSource {
 /// `tiles_wait`: whether slots wait, before their tile reads anything, for their own launch. With both, a tile may wait
 /// for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the user's options
 /// with which Triton begins a tile before the one before it is stored.
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "", bool tiles_wait = false);
+/// `sent`: parameters of outputs that are sent to other ranks as they are. Once a tile has stored them the slot's
+/// signals are raised.
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "", bool tiles_wait = false,
+                       const std::vector<std::string>& sent = {});
 
 }  // namespace syncopate

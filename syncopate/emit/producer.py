@@ -1,4 +1,4 @@
-# The helpers of fused kernels whose output is a sum over ranks, after those of prelude.py. Embedded in the same way;
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of prelude.py. Embedded in the same way;
 # an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
@@ -56,6 +56,16 @@ def syncopate_raise_all(signal, last, signals, peers):
             signal += 1
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(signal >= 0)
+
+
+@triton.jit
+def syncopate_load_raises(entry):
+    """Of a kernel that adds nothing: the rows of signals to raise before the slot stores, and after it has.
+
+    `entry` points to the last four columns of the slot's row of the tile order, which are loaded at once.
+    """
+    return (tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32),
+            tl.load(entry + 3).to(tl.int32))
 
 
 @triton.jit

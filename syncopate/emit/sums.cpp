@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "syncopate/emit/references.h"
+#include "syncopate/emit/sends.h"
 #include "syncopate/kernel/runtime_names.h"
 #include "syncopate/kernel/stores.h"
 
@@ -99,7 +100,8 @@ std::uint32_t arguments_end(const Expression& call) {
 
 class SumEditor::Impl {
  public:
-  Impl(LineEditor& editor, const TileKernel& kernel, std::string parameter, std::string extra)
+  Impl(LineEditor& editor, const TileKernel& kernel, std::string parameter, const std::vector<std::string>& sent,
+       std::string extra)
       : editor_(editor),
         module_(kernel.module()),
         function_(kernel.function()),
@@ -111,6 +113,8 @@ class SumEditor::Impl {
       reject(function_.name_range, fmt::format("kernel {} stores nothing to '{}'", function_.name, parameter_),
              "the kernel must store its summands there");
     for (const Store& store : stores) add_site(store);
+    if (const Statement* last = find_sent(kernel, sent).last; last != nullptr)
+      if (last->range.begin > last_->range.begin) last_ = last;
     if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < sites_.back().statement->range.begin)
       slot_ = "syncopate_current";
   }
@@ -135,7 +139,7 @@ class SumEditor::Impl {
     lines += call_line(space, fmt::format("{} = syncopate_wait_for_tile(", kArrived),
                        {fmt::format("{} + {}", kEntry, kWaitColumns), parameter::kWaits, parameter::kFlags,
                         "syncopate_launch", slot_, parameter::kRecord, parameter::kTimeLimit});
-    editor_.insert_before(with_comment(editor_.line_of(first_->range.begin)), lines);
+    editor_.insert_before(editor_.with_comment(editor_.line_of(first_->range.begin)), lines);
   }
 
  private:
@@ -161,16 +165,6 @@ class SumEditor::Impl {
   }
 
   const Body& tile_body() const { return scheduler_.loop == nullptr ? function_.body : scheduler_.loop->body; }
-
-  /// The first of the comment lines that stand directly above a line, or that line.
-  int with_comment(int line) const {
-    const auto is_comment = [&](int number) {
-      const std::string space = editor_.indentation(number);
-      return editor_.line(number).substr(space.size()).starts_with('#') && space == editor_.indentation(line);
-    };
-    while (line - 1 > editor_.first_line() && !editor_.removed(line - 1) && is_comment(line - 1)) --line;
-    return line;
-  }
 
   // ---- Where the stores are ----
 
@@ -409,8 +403,9 @@ class SumEditor::Impl {
   const Statement* last_ = nullptr;
 };
 
-SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter, std::string extra)
-    : impl_(std::make_unique<Impl>(editor, kernel, parameter, std::move(extra))) {}
+SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter,
+                     const std::vector<std::string>& sent, std::string extra)
+    : impl_(std::make_unique<Impl>(editor, kernel, parameter, sent, std::move(extra))) {}
 SumEditor::~SumEditor() = default;
 std::string SumEditor::loop_start(const std::string& indentation) const { return impl_->loop_start(indentation); }
 void SumEditor::edit_stores() { impl_->edit_stores(); }

@@ -60,7 +60,7 @@ class Realiser {
           Transfer made;
           made.operator_rank = node(n).op.rank;
           made.operator_index = node(n).op.index;
-          made.source = {node(n).source, node(n).buffer, node(n).chunk};
+          made.source = {node(n).source, node(n).source_buffer, node(n).source_region};
           made.destination = {node(n).destination, node(n).destination_buffer, node(n).destination_region};
           queue.transfers.push_back(std::move(made));
         }
@@ -79,7 +79,11 @@ class Realiser {
     return static_cast<int>(plan_.signals.size()) - 1;
   }
 
-  std::string chunk_name(const TransferNode& t) const { return plan_.buffer(t.buffer).name + t.chunk.to_string(); }
+  std::string chunk_name(const TransferNode& t) const { return name_of_tensor(t) + t.chunk.to_string(); }
+  const std::string& name_of_tensor(const TransferNode& t) const {
+    const int caller = caller_side(plan_, t.buffer);
+    return plan_.buffer(caller < 0 ? t.buffer : caller).name;
+  }
   static std::string seen_by(int home, int expected) {
     return home == expected ? "" : fmt::format(" seen by rank {}", home);
   }
@@ -152,16 +156,26 @@ class Realiser {
     wait_for_work_and_transfers(n);
 
     // A pull reads what its source's caller put there, so the source must have started this launch.
-    const Region& held = plan_.buffer(t.buffer).held[static_cast<std::size_t>(t.source)];
-    if (!started.contains(t.source) && t.chunk.overlaps(held)) {
+    const Region& held = plan_.buffer(t.source_buffer).held[static_cast<std::size_t>(t.source)];
+    if (!started.contains(t.source) && t.source_region.overlaps(held)) {
       transfer(n).waits.push_back({start_of(t.source, t.owner), 1});
       has_started(t.source);
+    }
+    // What lands in an output overwrites what the caller took after the launch before: it must have begun this one.
+    if (lands_in_output(t) && !started.contains(t.destination)) {
+      transfer(n).waits.push_back({start_of(t.destination, t.owner), 1});
+      has_started(t.destination);
     }
     // A push overwrites what the destination read in the launch before, so that launch must be over there.
     if (!finished.contains(t.destination)) {
       transfer(n).waits.push_back({finish_of(t.destination, t.owner), 0});
       finished.insert(t.destination);
     }
+  }
+
+  bool lands_in_output(const TransferNode& t) const {
+    const Buffer& buffer = plan_.buffer(t.destination_buffer);
+    return buffer.role == BufferRole::result || buffer.is_reduced();
   }
 
   void wait_for_work_and_transfers(int n) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "syncopate/schedule/schedule.h"
 
@@ -47,6 +48,22 @@ Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOption
 /// way half take each. Throws UserError at `where` as all_gather does.
 Schedule reduce_scatter(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                         const SourceLocation& where);
+
+/// All-reduce of a tensor that is `partial(sum)` before and `replicate` after: the reduce-scatter to shard(0) by the
+/// same algorithm, then its all-gather, on ports of its own. A chunk is distributed as soon as it is summed. Throws
+/// UserError at `where` as all_gather does.
+Schedule all_reduce(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
+                    const SourceLocation& where);
+
+/// All-to-all of a tensor that is `shard(i)` before and `shard(j)` after: every pair of ranks has a box, its source's
+/// part of i and its destination's part of j, that moves; directly, in rounds as in all_gather. Throws UserError at
+/// `where` for other algorithms, and if split is less than 1 or more than the largest box can be cut into.
+Schedule all_to_all(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
+                    const SourceLocation& where);
+
+/// A box cut into `parts` along its outermost dimension that has as many indices, as torch.chunk cuts; without empty
+/// parts. Along the longest if none has.
+std::vector<Region> split_box(const Region& box, std::int64_t parts);
 
 /// Opens every all-gather and every reduce-scatter collective of a schedule into P2P operators made by the template,
 /// with the collective's dependencies in front and its followers behind all of them. Schedules without collectives come

@@ -157,7 +157,8 @@ TEST(BindReduced, BuffersAndSums) {
   EXPECT_EQ(c.after, Placement::shard(0));
   EXPECT_EQ(reduced_buffer(plan), 2);
   const Buffer& staging = plan.buffers[3];
-  EXPECT_EQ(staging.staging_for, 2);
+  EXPECT_EQ(staging.role, BufferRole::staging);
+  EXPECT_EQ(staging.partner, 2);
   EXPECT_TRUE(staging.symmetric);
   EXPECT_TRUE(staging.parameter.empty());
   EXPECT_EQ(staging.shape, (Shape{768, 512})) << "three summands of 256 rows";

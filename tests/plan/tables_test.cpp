@@ -25,7 +25,8 @@ Plan hand_made() {
   staging.shape = {6, 4};
   staging.inside = Placement::replicate();
   staging.symmetric = true;
-  staging.staging_for = 0;
+  staging.role = BufferRole::staging;
+  staging.partner = 0;
   plan.buffers = {c, staging};
   plan.signals = {{"arrival", 1, 0, 1, ""}, {"count at 2", 2, 5, 4, ""}, {"count at 0", 0, 7, 2, ""}};
   plan.tiles = {{{10}, {}, {{0, {{0, 4}, {0, 4}}}}}, {{11}, {}, {{0, {{4, 8}, {0, 4}}}}}};

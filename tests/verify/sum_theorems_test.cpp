@@ -69,7 +69,7 @@ TEST(SumForm, OneReducedBufferAndOneForItsSummands) {
   plan.buffers[4].name = "more";
   EXPECT_EQ(refutation(plan, "form"), "c_staging and more are both staging buffers; a plan has at most one");
   plan = right();
-  plan.buffers[3].staging_for = 0;
+  plan.buffers[3].partner = 0;
   EXPECT_EQ(refutation(plan, "form"),
             "buffer c_staging is to receive summands of buffer number 0, which is not reduced");
   plan = right();
