@@ -42,7 +42,7 @@ class Walk {
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
-        in_order_(tiles_wait && !reduced.empty()) {
+        in_order_(tiles_wait && (!reduced.empty() || !sent.empty())) {
     if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent, extra_indentation());
   }
 

@@ -113,8 +113,8 @@ struct View {
 };
 
 struct Transfer {
-  int operator_rank = 0;  ///< the schedule's operator that it realises
-  int operator_index = 0;
+  int operator_rank = 0;   ///< the schedule's operator that it realises
+  int operator_index = 0;  ///< -1 where a rank copies between buffers of its own, which no schedule says
   View source;
   View destination;
   std::vector<Wait> waits;

@@ -506,7 +506,7 @@ class PlanParser {
       Transfer transfer;
       const std::vector<Json>& origin = tuple(transfer_reader.required("operator"), "operator", 2);
       transfer.operator_rank = in_range(origin[0], "the operator's rank", 0, plan_.ranks - 1);
-      transfer.operator_index = in_range(origin[1], "the operator's index", 0, 1 << 30);
+      transfer.operator_index = in_range(origin[1], "the operator's index", -1, 1 << 30);
       transfer.source = view(transfer_reader.required("source"));
       transfer.destination = view(transfer_reader.required("destination"));
       transfer.waits = waits(transfer_reader.required("waits"));

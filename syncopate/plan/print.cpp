@@ -74,7 +74,7 @@ std::string order_line(const Plan& plan) {
     parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
   std::string text = fmt::format("{}; every rank starts with at least {} tiles that wait for nothing",
-                                 reduced_buffer(plan) >= 0
+                                 slots_raise(plan)
                                      ? "chunks that leave first, in that order, then own ones in order of arrival"
                                      : "local chunks first, then in order of arrival",
                                  least);
