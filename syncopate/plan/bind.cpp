@@ -85,8 +85,8 @@ std::string_view name_of(CollectiveType type) {
                   fmt::format("tensor '{}': {} is a collective of type {}, which is not fused yet", tensor.name, change,
                               name_of(type)),
                   "inputs can be gathered (before = \"shard(d)\", inside = \"replicate\") and exchanged (\"shard(i)\", "
-                  "\"shard(j)\"); outputs reduced (inside = \"partial(sum)\", after = \"shard(0)\" or \"replicate\") and "
-                  "exchanged");
+                  "\"shard(j)\"); outputs reduced (inside = \"partial(sum)\", after = \"shard(0)\" or \"replicate\"), "
+                  "exchanged and gathered");
 }
 
 /// What happens to a tensor between the two placements, the way into the kernel or out of it, if anything.
@@ -95,7 +95,8 @@ std::optional<CollectiveType> change_of(const TensorStatement& tensor, const Pla
   if (from == to) {
     if (from == Placement::replicate()) return std::nullopt;
     throw UserError(tensor.placement_where, fmt::format("tensor '{}' is {}: nothing changes", tensor.name, change),
-                    "leave its placements out for a tensor that each rank has for itself, with its local shape");
+                    "state another placement 'before' or 'after', or leave its placements out for a tensor that each "
+                    "rank has for itself, with its local shape");
   }
   const std::optional<CollectiveType> type = collective_between(from, to, tensor.placement_where);
   if (!type)
@@ -126,7 +127,7 @@ std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
   const std::optional<CollectiveType> type = change_of(tensor, tensor.inside, tensor.after);
   if (!type) return type;
   const std::string change = fmt::format("{} -> {}", tensor.inside.to_string(), tensor.after.to_string());
-  if (*type == CollectiveType::all_to_all) return type;
+  if (*type == CollectiveType::all_to_all || *type == CollectiveType::all_gather) return type;
   if (*type != CollectiveType::reduce_scatter && *type != CollectiveType::all_reduce)
     not_fused(tensor, tensor.after_where, change, *type);
   if (*type == CollectiveType::reduce_scatter && tensor.after != Placement::shard(0))
@@ -145,11 +146,14 @@ struct Role {
   std::optional<CollectiveType> collective;
   bool written = false;
 
-  bool gathered() const { return collective == CollectiveType::all_gather; }
+  bool gathered() const { return collective == CollectiveType::all_gather && !written; }
   bool reduced() const {
     return collective == CollectiveType::reduce_scatter || collective == CollectiveType::all_reduce;
   }
-  bool exchanged() const { return collective == CollectiveType::all_to_all; }
+  /// Whether the caller's side of the tensor is a buffer of its own.
+  bool exchanged() const {
+    return collective == CollectiveType::all_to_all || (collective == CollectiveType::all_gather && written);
+  }
 };
 
 std::string_view purpose_of(const Role& role) {
@@ -164,12 +168,14 @@ std::string_view purpose_of(const Role& role) {
   return role.written ? "output of the rank" : "input of the rank";
 }
 
-/// The shape of a tensor as the kernel has it: a part of it, if it is exchanged. Throws UserError if that is not the same
-/// on every rank.
+/// The shape of a tensor as the kernel has it: a part of it, if that is what its placement says. Throws UserError if that
+/// is not the same on every rank, or if nothing is to be done for the tensor.
 Shape inside_shape(const TensorStatement& tensor, int ranks) {
-  const bool exchanged = tensor.inside.kind == Placement::Kind::shard &&
-                         (!(tensor.before == tensor.inside) || !(tensor.after == tensor.inside));
-  if (!exchanged) return tensor.shape;
+  if (tensor.inside.kind != Placement::Kind::shard) return tensor.shape;
+  if (tensor.before == tensor.inside)
+    change_of(tensor, tensor.inside, tensor.after);
+  else
+    change_of(tensor, tensor.before, tensor.inside);
   Shape shape = tensor.shape;
   std::int64_t& extent = shape[static_cast<std::size_t>(tensor.inside.dimension)];
   if (extent % ranks != 0)
@@ -496,7 +502,10 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   check_parameters(statement, kernel);
   TensorBindings bindings;
   for (const TensorStatement& tensor : statement.tensors)
-    bindings[tensor.parameter] = {tensor.name, inside_shape(tensor, statement.ranks), tensor.dtype};
+    bindings[tensor.parameter] = {tensor.inside.kind == Placement::Kind::shard
+                                      ? fmt::format("{} of {}", tensor.inside.to_string(), tensor.name)
+                                      : tensor.name,
+                                  inside_shape(tensor, statement.ranks), tensor.dtype};
   const TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid);
 
   BoundOperator bound;

@@ -79,7 +79,7 @@ struct Buffer {
   int partner = -1;  ///< of another role: the kernel's buffer that it is for
   /// Per rank: the box of the tensor that the buffer shows there, its first element at the buffer's first. Not larger
   /// than the buffer. An empty list: the buffer shows the whole tensor on every rank, or is a staging buffer.
-  std::vector<Region> window;
+  std::vector<Region> window = {};
 
   bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };

@@ -27,6 +27,20 @@ class Realiser {
     transfer_at_.resize(graph.transfers.size());
     slots_at_home_.assign(ranks_, 0);
     for (const std::vector<Work>& work : graph.work) raises_.emplace_back(work.size());
+    known_when_complete_.assign(ranks_, BitSet(graph.transfers.size()));
+    read_by_.resize(graph.transfers.size());
+    into_.resize(ranks_);
+    from_.resize(ranks_);
+    for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
+      const TransferNode& t = graph.transfers[n];
+      into_[static_cast<std::size_t>(t.destination)].push_back(static_cast<int>(n));
+      from_[static_cast<std::size_t>(t.source)].push_back(static_cast<int>(n));
+      for (const int rank : {t.owner, t.source, t.destination})
+        known_when_complete_[static_cast<std::size_t>(rank)] |= knowledge_.after(static_cast<int>(n));
+    }
+    for (const std::vector<Work>& work : graph.work)
+      for (std::size_t w = 0; w < work.size(); ++w)
+        for (const int n : work[w].needs) read_by_[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
   }
 
   void run() {
@@ -167,10 +181,31 @@ class Realiser {
       has_started(t.destination);
     }
     // A push overwrites what the destination read in the launch before, so that launch must be over there.
-    if (!finished.contains(t.destination)) {
+    if (!finished.contains(t.destination) && !knows_readers_done(n)) {
       transfer(n).waits.push_back({finish_of(t.destination, t.owner), 0});
       finished.insert(t.destination);
     }
+  }
+
+  /// Whether its owner, which has completed the launch before, so knows that whatever read there what n overwrites has
+  /// done so: what these tiles made has left, and come to the owner.
+  bool knows_readers_done(int n) const {
+    if (!slots_raise(plan_)) return false;
+    const TransferNode& t = node(n);
+    const BitSet& known = known_when_complete_[static_cast<std::size_t>(t.owner)];
+    const auto destination = static_cast<std::size_t>(t.destination);
+    for (const int other : from_[destination])
+      if (node(other).source_buffer == t.destination_buffer &&
+          node(other).source_region.overlaps(t.destination_region) && !known.contains(other))
+        return false;
+    for (const int other : into_[destination]) {
+      const TransferNode& o = node(other);
+      if (o.destination_buffer != t.destination_buffer || !o.destination_region.overlaps(t.destination_region)) continue;
+      const auto at = static_cast<std::size_t>(other);
+      const std::vector<int>& readers = o.reduces ? graph_.added_by[at] : read_by_[at];
+      if (!known.contains(other) || !knowledge_.not_done(t.destination, readers, known).empty()) return false;
+    }
+    return true;
   }
 
   bool lands_in_output(const TransferNode& t) const {
@@ -285,6 +320,10 @@ class Realiser {
   std::size_t ranks_;
   std::vector<BitSet> started_;
   std::vector<BitSet> finished_;
+  std::vector<BitSet> known_when_complete_;  ///< [rank]: transfers that have completed when it has completed a launch
+  std::vector<std::vector<int>> into_;       ///< per rank: nodes whose destination it is
+  std::vector<std::vector<int>> from_;       ///< per rank: nodes whose source it is
+  std::vector<std::vector<int>> read_by_;    ///< per node: work of its destination that reads what it brings
   std::vector<std::pair<std::size_t, std::size_t>> transfer_at_;
   std::vector<int> slots_at_home_;
   std::map<std::pair<int, int>, int> completions_;

@@ -16,9 +16,10 @@ namespace syncopate {
 namespace {
 
 struct Case {
-  std::string name;  ///< of the operator: "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "a2a_gemm_a2a"
+  std::string name;  ///< of the operator: "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "a2a_gemm_a2a", "gemm_ag"
   std::string kernel = "gemm";
   int ranks = 4;
+  std::string algorithm = "direct";
   std::string initiator = "push";
   int split = 2;
   int m = 64;  ///< sizes of the kernel's product
@@ -26,11 +27,12 @@ struct Case {
   int k = 32;
   int workers = 3;
 
-  bool exchanges_a() const { return name != "gemm_a2a"; }
+  bool exchanges_a() const { return name != "gemm_a2a" && name != "gemm_ag"; }
+  bool gathers_c() const { return name == "gemm_ag"; }
   bool exchanges_c() const { return name == "gemm_a2a" || name == "a2a_gemm_a2a"; }
   bool reduces_c() const { return name == "a2a_gemm_rs"; }
   std::string to_string() const {
-    return name + "_" + kernel + "_" + std::to_string(ranks) + "ranks_" + initiator + "_split" + std::to_string(split) +
+    return name + "_" + kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" + std::to_string(split) +
            "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" + std::to_string(workers) +
            "workers";
   }
@@ -43,7 +45,8 @@ Plan compiled(const Case& c) {
     overrides.insert(overrides.end(),
                      {{"kernel.file", "../kernels/gemm_pointers.py"}, {"kernel.function", "gemm_pointers"}});
   for (const char* tensor : {"a", "c"}) {
-    if (tensor == std::string("a") ? !c.exchanges_a() : !c.exchanges_c() && !c.reduces_c()) continue;
+    if (tensor == std::string("a") ? !c.exchanges_a() : !c.exchanges_c() && !c.gathers_c() && !c.reduces_c()) continue;
+    overrides.push_back({std::string("communicate.") + tensor + ".algorithm", c.algorithm});
     overrides.push_back({std::string("communicate.") + tensor + ".initiator", c.initiator});
     overrides.push_back({std::string("communicate.") + tensor + ".split", std::to_string(c.split)});
   }
@@ -51,7 +54,8 @@ Plan compiled(const Case& c) {
     overrides.insert(overrides.end(), {{"tensors.c.shape", "[\"M * ranks\", \"N\"]"},
                                        {"tensors.c.inside", "\"shard(0)\""},
                                        {"tensors.c.after", "\"shard(1)\""}});
-  const std::string file = c.name == "a2a_gemm_a2a" ? "a2a_gemm" : c.name;
+  if (c.gathers_c()) overrides.push_back({"tensors.c.after", "replicate"});
+  const std::string file = c.name == "a2a_gemm_a2a" ? "a2a_gemm" : c.gathers_c() ? "gemm_a2a" : c.name;
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/" + file + ".toml", overrides);
 }
 
@@ -134,19 +138,19 @@ Matrix local_product(const Case& c, const Plan& plan, const LaunchData& data, in
 
 /// What a rank's caller should take.
 Matrix expected_c(const Case& c, const Plan& plan, const LaunchData& data, int rank) {
-  if (!c.exchanges_c() && !c.reduces_c()) return local_product(c, plan, data, rank);
-  Matrix whole(c.exchanges_c() ? std::int64_t{c.m} * c.ranks : c.m, c.n);
+  if (!c.exchanges_c() && !c.gathers_c() && !c.reduces_c()) return local_product(c, plan, data, rank);
+  Matrix whole(c.reduces_c() ? c.m : std::int64_t{c.m} * c.ranks, c.n);
   if (c.reduces_c()) std::fill(whole.values.begin(), whole.values.end(), 0.0);
   for (int other = 0; other < c.ranks; ++other) {
     Matrix product = local_product(c, plan, data, other);
     for (std::int64_t i = 0; i < c.m; ++i)
       for (std::int64_t j = 0; j < c.n; ++j) {
         if (c.reduces_c()) whole.at(i, j) += product.at(i, j);
-        if (c.exchanges_c()) whole.at(std::int64_t{c.m} * other + i, j) = product.at(i, j);
+        if (!c.reduces_c()) whole.at(std::int64_t{c.m} * other + i, j) = product.at(i, j);
       }
   }
   const Range rows = c.reduces_c() ? part_of(c.m, c.ranks, rank) : Range{0, whole.rows};
-  const Range columns = c.reduces_c() ? Range{0, c.n} : part_of(c.n, c.ranks, rank);
+  const Range columns = c.exchanges_c() ? part_of(c.n, c.ranks, rank) : Range{0, c.n};
   Matrix part(rows.size(), columns.size());
   for (std::int64_t i = 0; i < part.rows; ++i)
     for (std::int64_t j = 0; j < part.columns; ++j) part.at(i, j) = whole.at(rows.begin + i, columns.begin + j);
@@ -195,6 +199,21 @@ std::vector<Case> all_cases() {
           c.workers = 4;
           cases.push_back(c);
         }
+  // An output of which every rank is to have all parts.
+  for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
+    for (const int ranks : {1, 2, 3, 5})
+      for (const char* initiator : {"push", "pull"}) {
+        Case c;
+        c.name = "gemm_ag";
+        c.algorithm = algorithm;
+        c.initiator = initiator;
+        c.ranks = ranks;
+        cases.push_back(c);
+        c.kernel = "gemm_pointers";
+        c.m = 23;
+        c.n = 37;
+        cases.push_back(c);
+      }
   // Fewer rows, or columns, than ranks: the last ranks supply nothing, or take nothing.
   for (const char* name : {"a2a_gemm", "gemm_a2a", "a2a_gemm_a2a"}) {
     Case c;
@@ -251,11 +270,13 @@ TEST_P(Exchange, MovesEveryElementOnce) {
         (transfer.source.rank == transfer.destination.rank ? within : between) += transfer.source.region.volume();
       }
   const std::int64_t a = c.exchanges_a() ? std::int64_t{c.m} * c.k * c.ranks : 0;
-  const std::int64_t out = c.exchanges_c() ? std::int64_t{c.m} * c.n * c.ranks : 0;
+  const std::int64_t part = std::int64_t{c.m} * c.n;
+  const std::int64_t out = c.exchanges_c() ? part * c.ranks : c.gathers_c() ? part * c.ranks * c.ranks : 0;
   EXPECT_EQ(between + within, a + out);
   std::int64_t own = 0;
   for (int rank = 0; rank < c.ranks; ++rank) {
     if (c.exchanges_a()) own += part_of(c.m, c.ranks, rank).size() * c.k;
+    if (c.gathers_c()) own += part;
     if (c.exchanges_c()) own += part_of(c.n, c.ranks, rank).size() * c.m;
   }
   EXPECT_EQ(within, own);
@@ -281,10 +302,11 @@ TEST_P(ManyExchangeSeeds, EveryInterleavingIsRight) {
 
 std::vector<Case> seed_cases() {
   std::vector<Case> cases;
-  for (const char* name : {"a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "a2a_gemm_a2a"})
+  for (const char* name : {"a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "a2a_gemm_a2a", "gemm_ag"})
     for (const char* initiator : {"push", "pull"}) {
       Case c;
       c.name = name;
+      if (c.gathers_c()) c.algorithm = "ring";
       c.kernel = "gemm_pointers";
       c.initiator = initiator;
       c.ranks = 3;

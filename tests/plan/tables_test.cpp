@@ -98,6 +98,22 @@ TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
   EXPECT_EQ(Table(tables.tiles.begin() + 19, tables.tiles.begin() + 22), (Table{1, 1, 2})) << "own value before";
 }
 
+TEST(KernelTables, OfAPlanThatSendsAndReducesNothingHaveRaisesOnly) {
+  Plan plan = hand_made();
+  plan.buffers[0].inside = plan.buffers[0].after = Placement::replicate();
+  plan.buffers[1].role = BufferRole::result;
+  plan.programs[1].slots = {{0, {}, {}, {}, {}, 0, {1}}, {1, {{0, 1}}, {}, {}, {}, 0, {1, 2}}};
+  const KernelTables tables = kernel_tables(plan, 1);
+  EXPECT_EQ(tile_columns(plan), 6);
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 1,  //
+                                 11, 0, 1, 1, 1, 1, 3}));
+  EXPECT_EQ(tables.signals, (Table{2, 5, 2, 5, 0, 7}));
+  plan.workers = 1;
+  plan.programs[1].slots[1].waits.clear();
+  EXPECT_EQ(kernel_tables(plan, 1).tiles, (Table{10, 0, 0, 0, 0, 0, 0,  //
+                                                 11, 0, 0, 0, 1, 1, 3}));
+}
+
 /// Per slot: the rows of signals to raise before it stores, and those to raise after.
 std::vector<Table> raises(const KernelTables& tables) {
   std::vector<Table> result;
