@@ -133,8 +133,8 @@ KernelTables tables_on_gpu(const Plan& plan, int rank, const ArenaLayout& layout
   check_internal(tables.tiles.size() == slots.size() * columns,
                  "the tile table has other columns than its reader knows");
   for (std::size_t row = 0; row < slots.size(); ++row) {
-    const std::size_t first = row * columns + plan.kernel.axes.size() +
-                              (reduced_buffer(plan) < 0 ? kSignalsColumnAlone : kSignalsColumn);
+    const std::size_t first =
+        row * columns + plan.kernel.axes.size() + (reduced_buffer(plan) < 0 ? kSignalsColumnAlone : kSignalsColumn);
     for (std::size_t at = first; at < first + kSignalsColumns; ++at)
       tables.tiles[at] = moved[static_cast<std::size_t>(tables.tiles[at])];
   }

@@ -159,8 +159,8 @@ void Ranks::issue_steps(std::int64_t epoch, const std::vector<Data>& data) {
   }
 }
 
-/// The inputs in place, and NaNs where the launch will leave something: what a launch leaves unwritten must not look right because the
-/// launch before wrote it.
+/// The inputs in place, and NaNs where the launch will leave something: what a launch leaves unwritten must not look
+/// right because the launch before wrote it.
 void Ranks::put_inputs(int index, const Data& data) {
   RankOnGpu& on = rank(index);
   const Driver& driver = on.gpu().driver();

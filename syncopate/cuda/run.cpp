@@ -112,8 +112,7 @@ class Stretch {
     std::vector<Bytes> own = outputs(launch, rank);
     for (std::size_t buffer = 0; buffer < own.size(); ++buffer) {
       const Buffer& about = plan.buffers[buffer];
-      own[buffer] =
-          cut_out(own[buffer], output_region(plan, static_cast<int>(buffer), rank), about.shape, about.dtype);
+      own[buffer] = cut_out(own[buffer], output_region(plan, static_cast<int>(buffer), rank), about.shape, about.dtype);
     }
     return own;
   }

@@ -1,5 +1,5 @@
-// The stores of a kernel whose outputs are sent to other ranks as they are: around them stand the raises of signals that
-// say so. Nothing else of the tile changes.
+// The stores of a kernel whose outputs are sent to other ranks as they are: around them stand the raises of signals
+// that say so. Nothing else of the tile changes.
 #pragma once
 
 #include <cstddef>

@@ -67,9 +67,9 @@ void append_runtime_parameters(LineEditor& editor, const Module& module, const F
   const bool comma = has_comma(tail);
   if (!comma) editor.replace({last_end, last_end}, ",");
   const std::size_t column = line_column(editor, module, function, shift);
-  editor.replace(
-      {content_end, content_end},
-      "\n" + wrap_items(std::string(column, ' '), runtime_parameters(defaults, raises, sums), column, comma ? "," : ""));
+  editor.replace({content_end, content_end},
+                 "\n" + wrap_items(std::string(column, ' '), runtime_parameters(defaults, raises, sums), column,
+                                   comma ? "," : ""));
 
   // Lines that were aligned with the parenthesis stay so.
   for (int line = editor.line_of(list.begin) + 1; line <= editor.line_of(list.end - 1); ++line) {

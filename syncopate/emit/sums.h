@@ -19,9 +19,9 @@ inline constexpr std::size_t kSumColumns = 11;  ///< after those, in kernels wit
 
 class SumEditor {
  public:
-  /// Finds the stores to `parameter`. `sent`: parameters of outputs that leave as they are, after whose stores, too, the
-  /// slot's signals are raised. `extra` is by how much the tile's statements will move right. Throws UserError at a store
-  /// that cannot be edited.
+  /// Finds the stores to `parameter`. `sent`: parameters of outputs that leave as they are, after whose stores, too,
+  /// the slot's signals are raised. `extra` is by how much the tile's statements will move right. Throws UserError at a
+  /// store that cannot be edited.
   SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter,
             const std::vector<std::string>& sent, std::string extra);
   ~SumEditor();

@@ -58,7 +58,8 @@ std::optional<Conflict> check_write(const History& history, EventId writer_id, E
   const Event& writer = history.event(writer_id);
   const Event& before = history.event(before_id);
   if (same_work(writer, before)) return std::nullopt;
-  // A kernel may update what its caller put there, and transfers may reuse room where that is said; nobody else may write again.
+  // A kernel may update what its caller put there, and transfers may reuse room where that is said; nobody else may
+  // write again.
   const bool update = before.kind == EventKind::inputs && writer.kind == EventKind::tile;
   const EventKind rewritten = rewrite == Rewrite::over_tiles ? EventKind::tile : EventKind::transfer;
   const bool reuse = rewrite != Rewrite::nobody && before.kind == rewritten && writer.kind == EventKind::transfer;

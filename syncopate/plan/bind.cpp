@@ -168,8 +168,8 @@ std::string_view purpose_of(const Role& role) {
   return role.written ? "output of the rank" : "input of the rank";
 }
 
-/// The shape of a tensor as the kernel has it: a part of it, if that is what its placement says. Throws UserError if that
-/// is not the same on every rank, or if nothing is to be done for the tensor.
+/// The shape of a tensor as the kernel has it: a part of it, if that is what its placement says. Throws UserError if
+/// that is not the same on every rank, or if nothing is to be done for the tensor.
 Shape inside_shape(const TensorStatement& tensor, int ranks) {
   if (tensor.inside.kind != Placement::Kind::shard) return tensor.shape;
   if (tensor.before == tensor.inside)
@@ -224,7 +224,8 @@ Buffer make_caller_buffer(const TensorStatement& tensor, const Role& role, int r
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
   buffer.after = tensor.after;
-  buffer.purpose = role.written ? "output as the caller takes it: arrives from peers" : "input as the caller supplies it";
+  buffer.purpose =
+      role.written ? "output as the caller takes it: arrives from peers" : "input as the caller supplies it";
   buffer.role = role.written ? BufferRole::result : BufferRole::source;
   buffer.partner = kernel;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -274,8 +275,8 @@ void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, 
                                 syncopate::name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string()));
 }
 
-/// Chunks that are added are whole rows, so that they are contiguous; and only where every rank is to have the sum may it
-/// be moved without adding it.
+/// Chunks that are added are whole rows, so that they are contiguous; and only where every rank is to have the sum may
+/// it be moved without adding it.
 void check_reducing(const Schedule& schedule, bool distributes, const SourceFile& file) {
   for (const auto& list : schedule.operators)
     for (const Operator& op : list) {
@@ -413,11 +414,10 @@ void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::
         "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
   const auto early = space.unguarded_reads.find(tensor.parameter);
   if (early != space.unguarded_reads.end())
-    throw UserError(
-        early->second,
-        fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile", tensor.name,
-                    arrives),
-        "read it in the loop over tiles, after the tile indices");
+    throw UserError(early->second,
+                    fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
+                                tensor.name, arrives),
+                    "read it in the loop over tiles, after the tile indices");
 }
 
 /// How a tensor is communicated: as stated, or by default.
@@ -436,10 +436,10 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
                     "give an input before = \"shard(d)\" and inside = \"replicate\", an output inside = "
                     "\"partial(sum)\" and after = \"shard(0)\", or remove this table");
   if (stated->memory_budget && !role.reduced())
-    throw UserError(stated->budget_where,
-                    fmt::format("tensor '{}' is {} and needs no staging", tensor.name,
-                                role.exchanged() ? "exchanged" : "gathered"),
-                    "a memory budget is for outputs that are reduced: remove it");
+    throw UserError(
+        stated->budget_where,
+        fmt::format("tensor '{}' is {} and needs no staging", tensor.name, role.exchanged() ? "exchanged" : "gathered"),
+        "a memory budget is for outputs that are reduced: remove it");
   return *stated;
 }
 
@@ -447,9 +447,9 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
 std::vector<Region> own_parts(const TensorStatement& tensor, const Role& role, int ranks, int rank,
                               std::int64_t split) {
   const Placement& outside = role.written ? tensor.after : tensor.before;
-  return split_box(intersect(held_region(tensor.inside, tensor.shape, ranks, rank),
-                             held_region(outside, tensor.shape, ranks, rank)),
-                   split);
+  return split_box(
+      intersect(held_region(tensor.inside, tensor.shape, ranks, rank), held_region(outside, tensor.shape, ranks, rank)),
+      split);
 }
 
 /// Appends the other buffer of an exchanged tensor. Peers reach for the one that is not on their own rank.

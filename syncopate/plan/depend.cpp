@@ -106,8 +106,8 @@ class ScheduleAdder {
     return id;
   }
 
-  /// Which buffers a chunk moves between. With a source or a result, a rank holds a chunk on the caller's side or on the
-  /// kernel's, where its window has it.
+  /// Which buffers a chunk moves between. With a source or a result, a rank holds a chunk on the caller's side or on
+  /// the kernel's, where its window has it.
   void place(TransferNode& made) const {
     const int kernel = communicated_.buffer;
     const int caller = communicated_.caller_buffer;

@@ -65,7 +65,8 @@ struct DependenceGraph {
 };
 
 /// Throws UserError if a schedule's sum is sent on before it is complete, if a chunk would pass through a rank that has
-/// no place for it, if a memory budget makes transfers wait for each other, and where a tile would have to stand in the order twice although it writes other outputs.
+/// no place for it, if a memory budget makes transfers wait for each other, and where a tile would have to stand in the
+/// order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
 
 /// Throws UserError if there are more transfers than reachability is kept for.

@@ -119,7 +119,8 @@ void copy_box(const Bytes& from, const Shape& from_shape, const Region& from_box
   };
   const auto element = static_cast<std::size_t>(size_in_bytes(dtype));
   std::vector<Run> sources;
-  for_each_run(from_box, from_shape, [&](std::int64_t offset, std::int64_t count) { sources.push_back({offset, count}); });
+  for_each_run(from_box, from_shape,
+               [&](std::int64_t offset, std::int64_t count) { sources.push_back({offset, count}); });
   std::size_t next = 0;
   for_each_run(to_box, to_shape, [&](std::int64_t offset, std::int64_t count) {
     while (count > 0) {
@@ -188,7 +189,8 @@ std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t se
   };
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    if (about.role == BufferRole::source) fill_exchanged(plan, static_cast<int>(buffer), stream_of(buffer, 0), kind, inputs);
+    if (about.role == BufferRole::source)
+      fill_exchanged(plan, static_cast<int>(buffer), stream_of(buffer, 0), kind, inputs);
     if (!is_input(about) || about.role == BufferRole::source) continue;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (rank > 0 && is_shared(about)) {

@@ -96,9 +96,8 @@ bool is_the_operators_own(const Plan& plan, int buffer) {
 }
 
 bool slots_raise(const Plan& plan) {
-  return std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& buffer) {
-    return buffer.is_reduced() || buffer.role == BufferRole::result;
-  });
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                     [](const Buffer& buffer) { return buffer.is_reduced() || buffer.role == BufferRole::result; });
 }
 
 bool cuts_tiles(const Plan& plan) {
@@ -113,7 +112,8 @@ namespace {
 /// Makes the rows of one rank's tables.
 class TableMaker {
  public:
-  explicit TableMaker(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), raises_(slots_raise(plan)) {}
+  explicit TableMaker(const Plan& plan)
+      : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), raises_(slots_raise(plan)) {}
 
   void add(const RankProgram& program, std::size_t index) {
     const Slot& slot = program.slots[index];

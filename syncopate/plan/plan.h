@@ -186,8 +186,8 @@ struct KernelPart {
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
   /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.
   std::vector<std::int64_t> grid = {1};
-  int warps = 4;            ///< for Triton: per thread block
-  int stages = 3;           ///< for Triton: depth of software pipelines
+  int warps = 4;   ///< for Triton: per thread block
+  int stages = 3;  ///< for Triton: depth of software pipelines
 };
 
 /// In which order the summands of a part of a reduced tensor are added. A leaf (no terms) is the summand of `rank`, as
@@ -225,7 +225,8 @@ struct Plan {
 /// Bytes per rank that the fused operator needs beyond what the local kernel's caller supplies, summed over kinds;
 /// maxima over ranks.
 struct ExtraMemory {
-  std::int64_t staging = 0;  ///< staging buffers, parts of gathered ones that the caller does not fill, the kernel's own of exchanges
+  std::int64_t staging =
+      0;  ///< staging buffers, parts of gathered ones that the caller does not fill, the kernel's own of exchanges
   std::int64_t signals = 0;
   std::int64_t tables = 0;  ///< tile order, waits, addends and signals, as the kernel reads them
   std::int64_t total() const { return staging + signals + tables; }

@@ -353,8 +353,8 @@ class PlanParser {
     plan_.buffers.push_back(std::move(buffer));
   }
 
-  /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is reduced,
-  /// and at most one is a staging buffer, which is for it.
+  /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is
+  /// reduced, and at most one is a staging buffer, which is for it.
   void check_partners(const Json& where) const {
     int reduced = 0;
     int staging = 0;

@@ -200,7 +200,8 @@ class Realiser {
         return false;
     for (const int other : into_[destination]) {
       const TransferNode& o = node(other);
-      if (o.destination_buffer != t.destination_buffer || !o.destination_region.overlaps(t.destination_region)) continue;
+      if (o.destination_buffer != t.destination_buffer || !o.destination_region.overlaps(t.destination_region))
+        continue;
       const auto at = static_cast<std::size_t>(other);
       const std::vector<int>& readers = o.reduces ? graph_.added_by[at] : read_by_[at];
       if (!known.contains(other) || !knowledge_.not_done(t.destination, readers, known).empty()) return false;

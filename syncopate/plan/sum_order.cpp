@@ -75,7 +75,7 @@ class SumFinder {
   const DependenceGraph& graph_;
   std::vector<std::vector<int>> arriving_;     ///< per rank: nodes that bring summands, ascending by source
   std::vector<std::vector<int>> distributed_;  ///< per rank: nodes that bring whole sums
-  std::vector<std::int64_t> borders_;       ///< rows where chunks begin or end
+  std::vector<std::int64_t> borders_;          ///< rows where chunks begin or end
 };
 
 }  // namespace

@@ -84,13 +84,14 @@ class WorkMaker {
   }
 
   [[noreturn]] void refuse_use(const Strip& strip, int use) const {
-    throw UserError(where_,
-                    fmt::format("rank {} is given rows {} to {} of '{}' in place of its own, and then {} rank {}, which "
-                                "is not fused yet",
-                                rank_, strip.rows.begin, strip.rows.end, plan_.buffer(reduced_).name,
-                                node(use).destination == rank_ ? "receives more from" : "sends them as a summand to",
-                                node(use).destination == rank_ ? node(use).source : node(use).destination),
-                    "let one rank add all summands, then send the sum to the others, once");
+    throw UserError(
+        where_,
+        fmt::format("rank {} is given rows {} to {} of '{}' in place of its own, and then {} rank {}, which "
+                    "is not fused yet",
+                    rank_, strip.rows.begin, strip.rows.end, plan_.buffer(reduced_).name,
+                    node(use).destination == rank_ ? "receives more from" : "sends them as a summand to",
+                    node(use).destination == rank_ ? node(use).source : node(use).destination),
+        "let one rank add all summands, then send the sum to the others, once");
   }
 
   /// A schedule orders additions and reads of one place, one way or the other; the node numbers show which.

@@ -27,11 +27,10 @@ class Appender {
       for (const Dependency& d : op.dependencies) dependencies.push_back(moved.at({d.rank, d.index}));
       const int chunk = builder_.chunk(0, from.chunks[static_cast<std::size_t>(p2p.source_chunk)].region);
       const bool push = p2p.source_rank == which.rank;
-      const Dependency made =
-          push ? builder_.push(p2p.source_rank, p2p.destination_rank, chunk, chunk, std::move(dependencies),
-                               op.port + port_offset, p2p.reduction)
-               : builder_.pull(p2p.source_rank, p2p.destination_rank, chunk, chunk, std::move(dependencies),
-                               op.port + port_offset, p2p.reduction);
+      const Dependency made = push ? builder_.push(p2p.source_rank, p2p.destination_rank, chunk, chunk,
+                                                   std::move(dependencies), op.port + port_offset, p2p.reduction)
+                                   : builder_.pull(p2p.source_rank, p2p.destination_rank, chunk, chunk,
+                                                   std::move(dependencies), op.port + port_offset, p2p.reduction);
       moved[{which.rank, which.index}] = made;
       added.push_back({{p2p.source_rank, p2p.destination_rank, chunk, chunk, p2p.reduction}, made});
     }
@@ -98,8 +97,8 @@ Schedule all_to_all(const LogicalTensor& tensor, int ranks, const TemplateOption
   if (options.algorithm != Algorithm::direct)
     throw UserError(where, fmt::format("there is no all-to-all by {}", name_of(options.algorithm)), "\"direct\"");
   if (options.split < 1) throw UserError(where, fmt::format("split is {}", options.split), "at least 1");
-  const Region largest = intersect(held_region(tensor.before, tensor.shape, ranks, 0),
-                                   held_region(tensor.after, tensor.shape, ranks, 0));
+  const Region largest =
+      intersect(held_region(tensor.before, tensor.shape, ranks, 0), held_region(tensor.after, tensor.shape, ranks, 0));
   std::int64_t most = 0;
   for (int d = 0; d < largest.dimensions(); ++d) most = std::max(most, largest[d].size());
   if (options.split > most)

@@ -250,8 +250,7 @@ class ContributionCheck {
     for (const Region& rest : uncovered(sum.region, replaced))
       summands_.stores(sum.rank).for_each_in(rest, [&](int slot, const Region& stored) {
         for (const Value& value : values(sum.rank, slot))
-          look(value, stored,
-               [&] { return describe_event(index_, {Event::Kind::slot, sum.rank, slot}) + " stores"; });
+          look(value, stored, [&] { return describe_event(index_, {Event::Kind::slot, sum.rank, slot}) + " stores"; });
       });
   }
 

@@ -211,7 +211,8 @@ class CoverageCheck {
   std::vector<std::vector<Box<Filler>>> tile_writes_;  // [buffer]
   Claim claim_{"coverage",
                "in every launch each element that a rank needs is filled exactly once: inputs by the caller or by one "
-               "transfer, outputs by one tile or, where they are distributed, by one transfer in its place; nothing is read or sent that is not filled; and a reduced output is the "
+               "transfer, outputs by one tile or, where they are distributed, by one transfer in its place; nothing is "
+               "read or sent that is not filled; and a reduced output is the "
                "sum of one summand of each rank, in the order that the plan says."};
 };
 

@@ -17,8 +17,9 @@ std::string describe_transfer(const PlanIndex& index, int transfer) {
                              : describe_region(index.plan(), destination.buffer, destination.region) + " of ";
   const std::string number =
       moved.operator_index < 0 ? "" : fmt::format(" {}.{}", moved.operator_rank, moved.operator_index);
-  return fmt::format("transfer{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", number, describe_region(index.plan(), source.buffer, source.region), source.rank, to,
-                     destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
+  return fmt::format("transfer{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", number,
+                     describe_region(index.plan(), source.buffer, source.region), source.rank, to, destination.rank,
+                     index.place(transfer).position, index.queue_of(transfer).name);
 }
 
 std::string describe_tile(const Plan& plan, int tile) {

@@ -138,8 +138,9 @@ class FormCheck {
         }
         return true;
       };
-      if (!require(fits(), "buffer {}, of shape {}, cannot show {} of its tensor on rank {}", buffer.name,
-                   [&] { return to_string(buffer.shape); }, window, rank))
+      if (!require(
+              fits(), "buffer {}, of shape {}, cannot show {} of its tensor on rank {}", buffer.name,
+              [&] { return to_string(buffer.shape); }, window, rank))
         return false;
     }
     return true;
@@ -157,8 +158,7 @@ class FormCheck {
       return false;
     Shape tensor(caller.shape.size(), 0);
     for (const Region& window : kernel.window)
-      for (std::size_t d = 0; d < tensor.size(); ++d)
-        tensor[d] = std::max(tensor[d], window[static_cast<int>(d)].end);
+      for (std::size_t d = 0; d < tensor.size(); ++d) tensor[d] = std::max(tensor[d], window[static_cast<int>(d)].end);
     for (const Buffer* buffer : {&caller, &kernel})
       for (int rank = 0; rank < plan_.ranks; ++rank) {
         const Region placed = shown_by(*buffer, tensor, rank);
@@ -291,8 +291,8 @@ class FormCheck {
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
       return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", name, access.buffer,
                      plan_.buffers.size()) &&
-             require(plan_.buffer(access.buffer).role == BufferRole::kernel, "{} uses {}, which is none of the kernel's",
-                     name, plan_.buffer(access.buffer).name) &&
+             require(plan_.buffer(access.buffer).role == BufferRole::kernel,
+                     "{} uses {}, which is none of the kernel's", name, plan_.buffer(access.buffer).name) &&
              region_is_good(plan_.buffer(access.buffer), access.region, name);
     });
   }

@@ -6,7 +6,8 @@
 
 namespace syncopate {
 
-PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
+PlanIndex::PlanIndex(const Plan& plan)
+    : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
   for (const Buffer& buffer : plan.buffers)
     slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result;
   number_transfers();

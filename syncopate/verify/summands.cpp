@@ -25,8 +25,7 @@ std::vector<Region> stored_by(const PlanIndex& index, const Slot& slot) {
 
 Stores::Stores(const PlanIndex& index) {
   std::vector<bool> leaves;
-  for (std::size_t b = 0; b < index.plan().buffers.size(); ++b)
-    leaves.push_back(index.plan().buffers[b].is_reduced());
+  for (std::size_t b = 0; b < index.plan().buffers.size(); ++b) leaves.push_back(index.plan().buffers[b].is_reduced());
   for (const Buffer& buffer : index.plan().buffers)
     if (buffer.role == BufferRole::result) leaves[static_cast<std::size_t>(buffer.partner)] = true;
   for (int rank = 0; rank < index.ranks(); ++rank) {

@@ -37,7 +37,8 @@ struct Supply {
   bool sure = true;   ///< else the two are in no order
 };
 
-/// What the slots of each rank store of the buffers from which transfers send: the reduced one, and those with a result.
+/// What the slots of each rank store of the buffers from which transfers send: the reduced one, and those with a
+/// result.
 class Stores {
  public:
   explicit Stores(const PlanIndex& index);

@@ -32,9 +32,9 @@ struct Case {
   bool exchanges_c() const { return name == "gemm_a2a" || name == "a2a_gemm_a2a"; }
   bool reduces_c() const { return name == "a2a_gemm_rs"; }
   std::string to_string() const {
-    return name + "_" + kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" + std::to_string(split) +
-           "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" + std::to_string(workers) +
-           "workers";
+    return name + "_" + kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" +
+           std::to_string(split) + "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" +
+           std::to_string(workers) + "workers";
   }
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.to_string(); }

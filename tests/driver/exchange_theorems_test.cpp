@@ -17,10 +17,15 @@ using ::testing::HasSubstr;
 
 /// Two ranks, tiles of 16 x 16, one chunk for each pair of ranks.
 Plan compiled(const std::string& name, std::vector<Override> more = {}) {
-  std::vector<Override> overrides = {
-      {"ranks", "2"},          {"kernel.args.M", "32"},       {"kernel.args.N", "32"},       {"kernel.args.K", "16"},
-      {"launch.workers", "2"}, {"kernel.args.BLOCK_M", "16"}, {"kernel.args.BLOCK_N", "16"}, {"kernel.args.BLOCK_K", "16"},
-      {name == "a2a_gemm" ? "communicate.a.split" : "communicate.c.split", "1"}};
+  std::vector<Override> overrides = {{"ranks", "2"},
+                                     {"kernel.args.M", "32"},
+                                     {"kernel.args.N", "32"},
+                                     {"kernel.args.K", "16"},
+                                     {"launch.workers", "2"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {name == "a2a_gemm" ? "communicate.a.split" : "communicate.c.split", "1"}};
   overrides.insert(overrides.end(), more.begin(), more.end());
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/" + name + ".toml", overrides);
 }
@@ -113,9 +118,10 @@ TEST(ExchangeTheorems, WhatARankCopiesForItselfIsWaitedForToo) {
   ASSERT_EQ(own.source.rank, own.destination.rank);
   for (Slot& slot : plan.programs[0].slots)
     std::erase_if(slot.waits, [&](const Wait& wait) { return wait.signal == own.signals.front(); });
-  EXPECT_THAT(refutation(plan, "no read before its data"),
-              AllOf(HasSubstr("may read a_inside[0:16, 0:16] before it is there"),
-                    HasSubstr("only then comes transfer (a[0:16, 0:16] from rank 0 to a_inside[0:16, 0:16] of rank 0")));
+  EXPECT_THAT(
+      refutation(plan, "no read before its data"),
+      AllOf(HasSubstr("may read a_inside[0:16, 0:16] before it is there"),
+            HasSubstr("only then comes transfer (a[0:16, 0:16] from rank 0 to a_inside[0:16, 0:16] of rank 0")));
   EXPECT_NE(found_by_cpu_ranks(plan), "");
 }
 
@@ -165,8 +171,9 @@ TEST(ExchangeTheorems, Coverage) {
   Transfer& own = transfer(plan, 1, 1);
   own.source.region[1].end = own.source.region[1].begin;
   own.destination.region[1].end = own.destination.region[1].begin;
-  EXPECT_THAT(refutation(plan, "coverage"),
-              HasSubstr("the kernel needs a_inside to be [0:32, 0:16] on rank 1, but nobody fills a_inside[16:32, 0:16]"));
+  EXPECT_THAT(
+      refutation(plan, "coverage"),
+      HasSubstr("the kernel needs a_inside to be [0:32, 0:16] on rank 1, but nobody fills a_inside[16:32, 0:16]"));
 }
 
 // ---- Sums that every rank is to have ------------------------------------------------------------------------------

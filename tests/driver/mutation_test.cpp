@@ -115,7 +115,7 @@ struct Producer {
   std::string algorithm;
   std::string initiator;
   int ranks;
-  bool reuse = false;     ///< staging memory for one chunk of each peer
+  bool reuse = false;       ///< staging memory for one chunk of each peer
   bool gather_a = false;    ///< a gathered input beside the reduced output
   bool all_reduce = false;  ///< every rank is to have the whole sum
   std::string name() const {

@@ -24,7 +24,7 @@ struct Case {
   int n = 48;
   int k = 32;
   int workers = 3;
-  int chunks_staged = 0;  ///< of each peer, by a memory budget; 0: no budget
+  int chunks_staged = 0;    ///< of each peer, by a memory budget; 0: no budget
   bool gather_a = false;    ///< a too, along its rows: gathered, multiplied, summed
   bool all_reduce = false;  ///< every rank is to have the whole sum
 

@@ -59,9 +59,8 @@ TEST(Bind, ShapesThatDisagreeWithTheKernel) {
 TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
               HasSubstr("no collective turns replicate into partial(sum)"));
-  EXPECT_THAT(
-      error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
-      HasSubstr("a collective of type all-reduce, which is not fused yet; inputs can be gathered"));
+  EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
+              HasSubstr("a collective of type all-reduce, which is not fused yet; inputs can be gathered"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),
               HasSubstr("needs no communication"));
   EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave its placements out"));
@@ -209,9 +208,10 @@ TEST(BindReduced, MemoryBudgets) {
 TEST(BindExchanged, WhatCannotBeExchanged) {
   const std::string in = SYNCOPATE_SOURCE_DIR "/operators/a2a_gemm.toml";
   const std::string out = SYNCOPATE_SOURCE_DIR "/operators/gemm_a2a.toml";
-  EXPECT_EQ(error_of({{"tensors.a.shape", "[\"M\", 1022]"}}, in),
-            "--set tensors.a.shape=[\"M\", 1022]: dimension 1 of tensor 'a' is 1022, which 4 ranks cannot share evenly; "
-            "the kernel has shard(1) of it, of one shape on all ranks: make it a multiple of 4");
+  EXPECT_EQ(
+      error_of({{"tensors.a.shape", "[\"M\", 1022]"}}, in),
+      "--set tensors.a.shape=[\"M\", 1022]: dimension 1 of tensor 'a' is 1022, which 4 ranks cannot share evenly; "
+      "the kernel has shard(1) of it, of one shape on all ranks: make it a multiple of 4");
   EXPECT_THAT(error_of({{"tensors.a.shape", "[\"M\", 512]"}}, in),
               HasSubstr("this descriptor of shard(1) of a has shape 1024 x 256"));
   for (const auto& [file, override] : {std::pair(in, Override{"tensors.a.before", "\"shard(1)\""}),
