@@ -1,7 +1,7 @@
-"""The local kernels of kernels/ on one GPU: compiled in child processes, launched through the driver.
-
-They are launched as the runtime of Syncopate launches, by cuLaunchKernel, without Triton; `Launch` is all that the
-measurements see of that. Run as a program, this file is the child that compiles one kernel.
+"""The local kernels of kernels/ on one GPU, for tune_gemm.py: compiled in child processes, launched through the driver,
+with neither plan nor operator, of which many candidates for many sizes would need too many. local.py measures what this
+finds through Syncopate's runtime; `settings` is the operator of a configuration. Run as a program, this file is the
+child that compiles one kernel.
 """
 import concurrent.futures
 import ctypes
@@ -14,7 +14,9 @@ import subprocess
 import sys
 import tempfile
 
-KERNELS = pathlib.Path(__file__).resolve().parents[2] / "kernels"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = ROOT / "kernels"
+OPERATOR = ROOT / "operators" / "gemm.toml"
 CAPABILITY = 90
 MAX_DYNAMIC_SHARED_SIZE = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -36,29 +38,38 @@ class Configuration:
         names = {
             "gemm": ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"),
             "gemm_two_widths": ("BLOCK_M", "BLOCK_N", "EXTRA_N", "BLOCK_K", "GROUP_M"),
+            "gemm_three_widths": ("BLOCK_M", "BLOCK_N", "EXTRA_N", "REST_N", "BLOCK_K", "GROUP_M"),
             "gemm_pointers": ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"),
-            "gemm_split_k": ("BLOCK_M", "BLOCK_N", "BLOCK_K"),
         }[self.kernel]
         return dict(zip(names, self.blocks, strict=True))
 
     def tile(self):
         """Rows and columns of a tile."""
         constants = self.constants()
-        return constants["BLOCK_M"], constants["BLOCK_N"] + constants.get("EXTRA_N", 0)
+        return constants["BLOCK_M"], sum(constants.get(part, 0) for part in ("BLOCK_N", "EXTRA_N", "REST_N"))
 
     def tiles(self, m, n):
         rows, columns = self.tile()
         return cdiv(m, rows) * cdiv(n, columns)
+
+    def settings(self, m, n, k, multiprocessors):
+        """What makes operators/gemm.toml an operator whose local kernel is this one."""
+        blocks = {f"kernel.args.{name}": value for name, value in self.constants().items()}
+        # A kernel that is not persistent has a program for each tile, however many workers the plan has.
+        per_sm = 1 if self.kernel == "gemm_pointers" else self.per_sm
+        return blocks | {"kernel.file": f"../kernels/{self.kernel}.py", "kernel.function": self.kernel,
+                         "kernel.args.M": m, "kernel.args.N": n, "kernel.args.K": k, "launch.warps": self.warps,
+                         "launch.stages": self.stages, "launch.workers": multiprocessors * per_sm}
 
     def __str__(self):
         return f"{self.kernel} {'x'.join(map(str, self.blocks))} w{self.warps} s{self.stages} p{self.per_sm}"
 
 
 def read_table(path):
-    """(M, N, K) -> (configuration, splits)"""
+    """(M, N, K) -> configuration"""
     table = json.loads(path.read_text())
     configurations = [Configuration(kernel, tuple(blocks), *rest) for kernel, blocks, *rest in table["configurations"]]
-    return {(m, n, k): (configurations[index], splits) for m, n, k, index, splits in table["choices"]}
+    return {(m, n, k): configurations[index] for m, n, k, index in table["choices"]}
 
 
 def compile_one(configuration, folder):
@@ -77,7 +88,7 @@ def compile_one(configuration, folder):
 def compile_all(configurations, workers=None):
     """Configuration -> what compile_one found; those that cannot be compiled are reported and left out."""
     compiled = {}
-    threads = concurrent.futures.ThreadPoolExecutor(workers or os.cpu_count())
+    threads = concurrent.futures.ThreadPoolExecutor(workers or min(16, os.cpu_count()))
     with tempfile.TemporaryDirectory() as folder, threads as pool:
         futures = {pool.submit(compile_one, each, folder): each for each in configurations}
         for future, configuration in futures.items():
@@ -98,7 +109,6 @@ def child(configuration, target):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     function = getattr(module, configuration.kernel)
-    types = {"partial_ptr": "*fp32", "arrivals_ptr": "*i32"}
     constants = configuration.constants()
     signature, values, attributes = {}, {}, {}
     for i, parameter in enumerate(function.params):
@@ -106,10 +116,8 @@ def child(configuration, target):
             signature[parameter.name] = "constexpr"
             values[(i,)] = constants[parameter.name]
             continue
-        pointer = parameter.name.endswith("_ptr")
-        signature[parameter.name] = types.get(parameter.name, "*bf16") if pointer else "i32"
-        if parameter.name != "splits":  # sizes are multiples of 16
-            attributes[(i,)] = [["tt.divisibility", 16]]
+        signature[parameter.name] = "*bf16" if parameter.name.endswith("_ptr") else "i32"
+        attributes[(i,)] = [["tt.divisibility", 16]]  # sizes are multiples of 16
     kernel = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
                             target=GPUTarget("cuda", CAPABILITY, 32),
                             options={"num_warps": configuration.warps, "num_stages": configuration.stages})
@@ -140,26 +148,18 @@ class Kernel:
 class Launch:
     """One product, ready to be launched again and again: call it. All memory is allocated here."""
 
-    def __init__(self, kernel, a, b, c, splits=1):
+    def __init__(self, kernel, a, b, c):
         import torch
 
         configuration = kernel.configuration
         (m, k), n = a.shape, b.shape[1]
         multiprocessors = torch.cuda.get_device_properties(a.device).multi_processor_count
         tiles = configuration.tiles(m, n)
-        arguments = [a, b, c]
-        grid = tiles
-        if configuration.kernel == "gemm_split_k":
-            rows, columns = configuration.tile()
-            grid = tiles * splits
-            arguments += [torch.empty(grid * rows * columns, dtype=torch.float32, device=a.device),
-                          torch.zeros(tiles, dtype=torch.int32, device=a.device)]
-        elif configuration.kernel != "gemm_pointers":
-            grid = min(tiles, multiprocessors * configuration.per_sm)
-        arguments += [m, n, k] + ([splits] if configuration.kernel == "gemm_split_k" else [])
+        is_persistent = configuration.kernel != "gemm_pointers"
+        grid = min(tiles, multiprocessors * configuration.per_sm) if is_persistent else tiles
         scratch = torch.empty(max(1, grid * kernel.scratch_bytes), dtype=torch.int8, device=a.device)
-        arguments += [scratch, None]  # the second is of Triton's profiler
-        self.kept, self.kernel, self.grid, self.splits = arguments, kernel, grid, splits
+        arguments = [a, b, c, m, n, k, scratch, None]  # the last is of Triton's profiler
+        self.kept, self.kernel, self.grid = arguments, kernel, grid
         self.values = [ctypes.c_int32(each) if isinstance(each, int) else
                        ctypes.c_uint64(0 if each is None else each.data_ptr()) for each in arguments]
         pointers = [ctypes.cast(ctypes.pointer(each), ctypes.c_void_p) for each in self.values]

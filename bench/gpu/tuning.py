@@ -139,12 +139,22 @@ def read_local_products(path=LOCAL_PRODUCTS):
     it."""
     path = pathlib.Path(path)
     found = {}
-    for size, (configuration, splits) in (gemm_kernels.read_table(path) if path.exists() else {}).items():
-        if splits == 1 and configuration.kernel in ("gemm", "gemm_two_widths"):
+    for size, configuration in (gemm_kernels.read_table(path) if path.exists() else {}).items():
+        if configuration.kernel in ("gemm", "gemm_two_widths"):
             blocks = configuration.constants()
             found[size] = tile(configuration.kernel, blocks["BLOCK_M"], blocks["BLOCK_N"], blocks.get("EXTRA_N", 0),
                                blocks["BLOCK_K"], configuration.warps, configuration.stages, configuration.per_sm)
     return found
+
+
+FINALISTS = 4
+
+
+def finalists(tried, within=0.03):
+    """Of what a search tried ({choice: us}), the fastest few that are close enough to the best for the order in which
+    they were measured to have decided."""
+    timed = sorted(((us, choice.name, choice) for choice, us in tried.items() if us is not None))
+    return [choice for us, _, choice in timed[:FINALISTS] if us <= timed[0][0] * (1 + within)]
 
 
 FAILURES = 4  # of a search with no success: what fails is not the choice

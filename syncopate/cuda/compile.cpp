@@ -146,12 +146,15 @@ std::string compile_in_child(const std::string& source, const std::string& reque
 
 }  // namespace
 
-std::string triton_version(const std::string& python) {
-  const ProcessResult child = run_process({python, "-c", "import importlib.metadata as m; print(m.version('triton'))"},
-                                          ".", std::chrono::minutes(1));
+std::string package_version(const std::string& python, const std::string& package) {
+  const ProcessResult child =
+      run_process({python, "-c", fmt::format("import importlib.metadata as m; print(m.version('{}'))", package)}, ".",
+                  std::chrono::minutes(1));
   if (child.exit_code != 0) return {};
   return child.output.substr(0, child.output.find('\n'));
 }
+
+std::string triton_version(const std::string& python) { return package_version(python, "triton"); }
 
 CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOptions& options) {
   const bool fused = text == KernelText::fused;

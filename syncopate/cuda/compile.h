@@ -31,7 +31,9 @@ struct CompiledKernel {
   bool from_cache = false;
 };
 
-/// "3.6.0", or "" if that Python has no Triton. Throws UserError if there is no such Python.
+/// The version of an installed package ("3.6.0"), or "" if that Python has none. Throws UserError if there is no such
+/// Python.
+std::string package_version(const std::string& python, const std::string& package);
 std::string triton_version(const std::string& python);
 
 /// Compiles one of the plan's kernels, or takes it from the cache. The key of the cache is all that the result depends

@@ -44,6 +44,12 @@ enum class DeviceAttribute : int {
   stream_memory_operations_64 = 122,
 };
 
+/// Of the way from one GPU to another (CUdevice_P2PAttribute).
+enum class PeerAttribute : int {
+  performance_rank = 1,  ///< relative, of the driver's own choice
+  native_atomics = 3,    ///< what kernels of the one add to memory of the other is added by its memory, as one step
+};
+
 enum class FunctionAttribute : int { dynamic_shared_bytes = 8 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;  ///< not ordered with the legacy default stream
@@ -127,6 +133,7 @@ struct Driver {
 
   int count() const;
   int attribute(DeviceAttribute attribute, Device device) const;
+  int attribute(PeerAttribute attribute, Device from, Device to) const;
   std::string name(Device device) const;
 
   Result (*init)(unsigned flags);
@@ -140,6 +147,7 @@ struct Driver {
   Result (*device_total_memory)(std::size_t* bytes, Device device);
   Result (*device_get_uuid)(DeviceUuid* uuid, Device device);
   Result (*device_can_access_peer)(int* can, Device device, Device peer);
+  Result (*device_get_p2p_attribute)(int* value, int attribute, Device from, Device to);
   Result (*primary_context_retain)(Context* context, Device device);
   Result (*primary_context_release)(Device device);
   Result (*context_set_current)(Context context);

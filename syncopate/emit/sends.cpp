@@ -47,26 +47,25 @@ SentStores find_sent(const TileKernel& kernel, const std::vector<std::string>& p
   return found;
 }
 
+std::string send_start(const std::string& indentation, std::size_t axes) {
+  return fmt::format("{0}syncopate_entry = syncopate_row + {1}\n{0}syncopate_work = tl.load(syncopate_entry + {2})\n",
+                     indentation, axes, kWaitColumns + kSendColumns - 1);
+}
+
 void edit_sends(LineEditor& editor, const TileKernel& kernel, const std::vector<std::string>& sent,
                 const std::string& extra) {
   namespace parameter = runtime_parameter;
   const SentStores stores = find_sent(kernel, sent);
-  const auto raise = [&](const std::string& space, int first) {
-    const std::string start = space + "syncopate_raise_all(";
-    return wrap_items(start,
-                      {fmt::format("syncopate_raises[{}]", first), fmt::format("syncopate_raises[{}]", first + 1),
-                       parameter::kSignals, parameter::kPeers},
-                      start.size(), ")\n");
+  const auto raise = [&](const Statement& at, std::string_view helper, std::size_t column) {
+    const std::string start = fmt::format("{}{}{}(", editor.indentation(editor.line_of(at.range.begin)), extra, helper);
+    return wrap_items(
+        start, {"syncopate_work", fmt::format("syncopate_entry + {}", column), parameter::kSignals, parameter::kPeers},
+        start.size(), ")\n");
   };
-  const auto space_of = [&](const Statement& statement) {
-    return editor.indentation(editor.line_of(statement.range.begin)) + extra;
-  };
-  const std::string before = space_of(*stores.first);
   editor.insert_before(editor.with_comment(editor.line_of(stores.first->range.begin)),
-                       fmt::format("{}syncopate_raises = syncopate_load_raises(syncopate_row + {})\n", before,
-                                   kernel.scheduler().index_variables.size() + kWaitColumns) +
-                           raise(before, 0));
-  editor.insert_before(editor.line_of(stores.last->range.end - 1) + 1, raise(space_of(*stores.last), 2));
+                       raise(*stores.first, "syncopate_raise_late", kWaitColumns));
+  editor.insert_before(editor.line_of(stores.last->range.end - 1) + 1,
+                       raise(*stores.last, "syncopate_raise_early", kWaitColumns + 2));
 }
 
 }  // namespace syncopate

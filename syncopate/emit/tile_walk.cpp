@@ -201,12 +201,11 @@ class Walk {
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
-    std::string text =
-        fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation, parameter::kTiles,
-                    axes + kWaitColumns +
-                        (sums_           ? kSumColumns
-                         : sent_.empty() ? 0
-                                         : kSendColumns));
+    const std::size_t columns = sums_ ? kSumColumns : sent_.empty() ? 0 : kSendColumns;
+    std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
+                                   parameter::kTiles, axes + kWaitColumns + columns);
+    if (sums_) text += sums_->loop_start(indentation);
+    if (!sums_ && !sent_.empty()) text += send_start(indentation, axes);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -216,7 +215,6 @@ class Walk {
       if (loaded_.contains(scheduler_.index_variables[axis])) continue;
       text += indentation + index_load(axis) + "\n";
     }
-    if (sums_) text += sums_->loop_start(indentation);
     return text;
   }
 

@@ -10,6 +10,7 @@
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/staging.h"
 #include "syncopate/schedule/meaning.h"
+#include "syncopate/schedule/routes.h"
 #include "syncopate/schedule/schedule_json.h"
 #include "syncopate/schedule/templates.h"
 
@@ -248,9 +249,7 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
   if (!communication.schedule_file.empty())
     text += fmt::format(" by the schedule {}", std::filesystem::path(communication.schedule_file).filename().string());
   else
-    text +=
-        fmt::format(", {}, {}, split {}", syncopate::name_of(communication.options.algorithm),
-                    communication.options.initiator == Initiator::push ? "push" : "pull", communication.options.split);
+    text += ", " + syncopate::describe(communication.options);
   if (communication.memory_budget)
     text += fmt::format(", memory budget {}", format_bytes(*communication.memory_budget));
   return text;
@@ -297,21 +296,16 @@ void check_reducing(const Schedule& schedule, bool distributes, const SourceFile
     }
 }
 
-Schedule make_template(CollectiveType type, const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
-                       const SourceLocation& where) {
-  switch (type) {
-    case CollectiveType::all_gather:
-      return all_gather(tensor, ranks, options, where);
-    case CollectiveType::reduce_scatter:
-      return reduce_scatter(tensor, ranks, options, where);
-    case CollectiveType::all_reduce:
-      return all_reduce(tensor, ranks, options, where);
-    case CollectiveType::all_to_all:
-      return all_to_all(tensor, ranks, options, where);
-    case CollectiveType::broadcast:
-      break;
-  }
-  throw InternalError("collective without a template");
+/// Tiles store once, so what a rank sends of its rows is what it ends up with, or a summand that it does not keep.
+void check_sends_what_it_keeps(const Schedule& schedule, const std::string& tensor, const SourceLocation& where) {
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list)
+      if (std::get<P2P>(op.action).own)
+        throw UserError(where,
+                        fmt::format("the schedule sends summands of '{}' of which their rank keeps the sum, which is "
+                                    "not fused yet",
+                                    tensor),
+                        "choose another algorithm, such as \"direct\", in which one rank adds up each element");
 }
 
 Schedule make_schedule(const OperatorStatement& statement, const TensorStatement& tensor, const Role& role,
@@ -321,7 +315,8 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   if (communication.schedule_file.empty()) {
     TemplateOptions options = communication.options;
     options.chunk_major = communication.memory_budget.has_value();
-    Schedule schedule = make_template(*role.collective, logical, statement.ranks, options, communication.split_where);
+    Schedule schedule = make_collective(logical, statement.ranks, options, communication.split_where);
+    check_sends_what_it_keeps(schedule, tensor.name, communication.split_where);
     check_transfer_count(operator_count(schedule));
     check_meaning(schedule);
     return schedule;
@@ -331,6 +326,7 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   check_file_schedule(schedule, logical, statement.ranks, *file);
   check_meaning(schedule, file.get());
   Schedule opened = expand_collectives(schedule, {}, file.get());
+  check_sends_what_it_keeps(opened, tensor.name, {file->name(), 1, 1});
   if (role.reduced()) check_reducing(opened, role.collective == CollectiveType::all_reduce, *file);
   return opened;
 }
@@ -447,9 +443,9 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
 std::vector<Region> own_parts(const TensorStatement& tensor, const Role& role, int ranks, int rank,
                               std::int64_t split) {
   const Placement& outside = role.written ? tensor.after : tensor.before;
-  return split_box(
-      intersect(held_region(tensor.inside, tensor.shape, ranks, rank), held_region(outside, tensor.shape, ranks, rank)),
-      split);
+  const Region part =
+      intersect(held_region(tensor.inside, tensor.shape, ranks, rank), held_region(outside, tensor.shape, ranks, rank));
+  return part.empty() ? std::vector<Region>{} : cut(part, dimension_to_split(part, split), split);
 }
 
 /// Appends the other buffer of an exchanged tensor. Peers reach for the one that is not on their own rank.

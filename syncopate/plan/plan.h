@@ -253,16 +253,30 @@ bool slots_raise(const Plan& plan);
 /// Whether any slot keeps only a part of its tile's stores.
 bool cuts_tiles(const Plan& plan);
 
+/// What a slot whose outputs leave does besides computing and storing its tile. The numbers stand in
+/// emitted kernels, too.
+namespace slot_work {
+inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
+inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
+inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
+inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
+inline constexpr std::int64_t kWaitsToAdd = 16;  ///< it has waits before adding
+inline constexpr std::int64_t kAddsToAll = 32;  ///< that one row is for all elements that the tile stores; then the ...
+inline constexpr std::int64_t kShift = 64;      ///< ... row's shift times this is in the sum, too
+}  // namespace slot_work
+
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
   /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
-  /// In a plan whose slots raise signals, but which reduces nothing, 4 more columns follow: first and past-the-last row
-  /// of `signals` to raise before the slot stores, and of those to raise after it has stored.
-  /// In a plan with a reduced buffer 11 more columns follow: first and past-the-last row of `waits` before
+  /// In a plan whose slots raise signals, but which reduces nothing, 5 more columns follow: first and past-the-last row
+  /// of `signals` to raise before the slot stores, and of those to raise after it has stored; and which of the two there
+  /// are, a sum of numbers of slot_work.
+  /// In a plan with a reduced buffer 12 more columns follow: first and past-the-last row of `waits` before
   /// adding; first row of `addends`, the row before which the own value is added, past-the-last row; first and
   /// past-the-last row of `signals` to raise before the slot waits to add, or stores, and of those to raise after it
   /// has stored; first and past-the-last element, by row-major number in the reduced buffer, that the slot keeps (kept
-  /// as a whole: 0 and the number of elements).
+  /// as a whole: 0 and the number of elements); and, so that the kernel need not look at most of these, what the slot
+  /// does, a sum of numbers of slot_work.
   /// A slot's signals are raised once: after it where its worker's next slot waits for anything or there is none, else
   /// before that next slot stores, when waiting until the stores are complete costs nothing any more.
   std::vector<std::int64_t> tiles;

@@ -84,9 +84,9 @@ class Axes(unittest.TestCase):
             path = pathlib.Path(folder) / "table.json"
             self.assertEqual(tuning.read_local_products(path), {})
             path.write_text(json.dumps({
-                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_split_k", [64, 64, 128], 4, 3, 2],
+                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_pointers", [64, 64, 128, 8], 4, 3, 2],
                                    ["gemm_two_widths", [64, 256, 64, 64, 8], 4, 4, 2]],
-                "choices": [[8192, 1, 2, 0, 1], [128, 3, 4, 1, 6], [1024, 5, 6, 2, 1]]}))
+                "choices": [[8192, 1, 2, 0], [128, 3, 4, 1], [1024, 5, 6, 2]]}))
             products = tuning.read_local_products(path)
             self.assertEqual(set(products), {(8192, 1, 2), (1024, 5, 6)})
             self.assertEqual(products[1024, 5, 6](Choice()), Choice(kernel="gemm_two_widths", block_m=64, block_n=256,
@@ -171,6 +171,15 @@ class Search(unittest.TestCase):
         best, _, _ = tuning.search(Choice(), tuning.axes("ag", [132, 128]), lambda choice: True,
                                    lambda choice: next(noise))
         self.assertEqual(best, Choice())
+
+
+class Finalists(unittest.TestCase):
+    def test_the_fastest_few_that_are_near_the_best_and_no_failures(self):
+        times = [104, 100, None, 102, 101, 102.5, 102.9]
+        tried = {Choice(split=i + 1): us for i, us in enumerate(times)}
+        self.assertEqual([choice.split for choice in tuning.finalists(tried)], [2, 5, 4, 6])
+        self.assertEqual([choice.split for choice in tuning.finalists(tried, within=0.01)], [2, 5])
+        self.assertEqual(tuning.finalists({Choice(): None}), [])
 
 
 class TunedFile(unittest.TestCase):
