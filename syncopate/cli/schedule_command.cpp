@@ -139,6 +139,8 @@ int run(const CLI::App& command, const ScheduleOptions& asked,
   for (const auto& [option, names] : kOnlyFor)
     if (command.count(option) > 0 && std::find(names.begin(), names.end(), options.name) == names.end())
       throw mistake(option, fmt::format("{} has no use for it", options.name), "leave it out");
+  if (command.count("--out") > 0 && options.out.empty())
+    throw mistake("--out", "the name of the file is empty", "for example --out my_gather.json");
   const LogicalTensor tensor = tensor_of(options);
   const TemplateOptions made = template_options(options);
   const Schedule schedule = make_collective(tensor, options.ranks, made, {"syncopate schedule"});

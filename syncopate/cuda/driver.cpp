@@ -80,6 +80,7 @@ void find_all(void* library, Driver& driver) {
   find(library, driver.module_unload, "cuModuleUnload");
   find(library, driver.module_get_function, "cuModuleGetFunction");
   find(library, driver.function_set_attribute, "cuFuncSetAttribute");
+  find(library, driver.tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   find(library, driver.occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   find(library, driver.launch_kernel, "cuLaunchKernel");
 }

@@ -79,6 +79,11 @@ struct MemoryHandle {
 };
 inline constexpr unsigned kEnablePeerAccess = 1;  ///< of ipc_open_memory_handle
 
+/// CUtensorMap: a tensor descriptor, passed to a kernel by value.
+struct alignas(64) TensorMap {
+  std::array<std::uint64_t, 16> words{};
+};
+
 /// CUuuid.
 struct DeviceUuid {
   std::array<char, 16> bytes{};
@@ -196,6 +201,10 @@ struct Driver {
   Result (*module_unload)(Module module);
   Result (*module_get_function)(Function* function, Module module, const char* name);
   Result (*function_set_attribute)(Function function, int attribute, int value);
+  Result (*tensor_map_encode_tiled)(TensorMap* map, int type, unsigned rank, DevicePointer address,
+                                    const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* box,
+                                    const std::uint32_t* element_strides, int interleave, int swizzle, int promotion,
+                                    int fill);
   Result (*occupancy)(int* blocks, Function function, int threads, std::size_t dynamic_shared_bytes);
   Result (*launch_kernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                           unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,

@@ -192,14 +192,14 @@ struct RankOnGpu::Parts {
     values.flags = arena + layout.flags;
     values.epoch = epoch;
     values.record = record;
-    arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
 
     // Flags that satisfy every wait, and peers that are all this array: what tiles raise goes nowhere.
     const std::size_t count = (layout.mailboxes - layout.flags) / kWord + mailboxes.most();
     values.flags = upload_words(std::vector<std::int64_t>(count, kPastEverything), "signals that nobody waits for");
     values.peers = upload_words(std::vector<std::int64_t>(peers.size(), static_cast<std::int64_t>(values.flags)),
                                 "signals that nobody waits for");
-    satisfied_arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    satisfied_arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
     for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) set_argument(static_cast<int>(buffer));
   }
 
@@ -207,6 +207,7 @@ struct RankOnGpu::Parts {
 
   void set_argument(int buffer) {
     if (!arguments) return;
+    gpu.make_current();  // making tensor maps asks for it
     arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     satisfied_arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     arguments_changed = true;

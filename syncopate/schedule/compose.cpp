@@ -7,6 +7,8 @@
 #include <map>
 #include <unordered_map>
 
+#include "syncopate/schedule/chains.h"
+
 namespace syncopate {
 
 namespace {
@@ -88,6 +90,7 @@ class Composer {
     }
     position_.assign(total, 0);
     visited_.assign(total, 0);
+    chains_ = Chains(total);
     uses_.resize(first.operators.size());
   }
 
@@ -96,6 +99,7 @@ class Composer {
     std::uint32_t position = 0;
     for (const Dependency& which : topological_order(first_)) {
       position_[number(which)] = position++;
+      add_to_chains(which);
       for (const Access& access : accesses_of(first_.at(which)))
         uses_[static_cast<std::size_t>(access.rank)][access.chunk].push_back({which, access.use});
     }
@@ -104,6 +108,7 @@ class Composer {
     for (const Dependency& which : topological_order(second_)) {
       position_[number(moved(which))] = position++;
       append(which);
+      add_to_chains(moved(which));
     }
     validate(made_);
     return std::move(made_);
@@ -120,6 +125,12 @@ class Composer {
   }
   Dependency moved(Dependency d) const {
     return {d.rank, d.index + static_cast<int>(first_.operators[static_cast<std::size_t>(d.rank)].size())};
+  }
+
+  void add_to_chains(Dependency which) {
+    std::vector<std::size_t> before;
+    for (const Dependency& d : made_.at(which).dependencies) before.push_back(number(d));
+    chains_.add(number(which), before);
   }
 
   /// Gives the second's chunks their numbers, and finds the chunks of the first that each of them meets.
@@ -146,10 +157,9 @@ class Composer {
     for (Dependency& d : op.dependencies) d = moved(d);
     std::vector<Dependency> needed;
     for (const Access& access : accesses_of(op)) find_needed(access, needed);
-    std::sort(needed.begin(), needed.end(),
-              [](Dependency a, Dependency b) { return std::pair(a.rank, a.index) < std::pair(b.rank, b.index); });
-    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
-    if (!needed.empty()) mark_implied(op.dependencies, needed);
+    keep_last_of_chains(op.dependencies, needed);
+    ++round_;
+    if (needed.size() + op.dependencies.size() > 1) mark_implied(op.dependencies, needed);
     for (const Dependency& d : needed)
       if (visited_[number(d)] != round_) op.dependencies.push_back(d);
     rename_chunks(op);
@@ -167,10 +177,26 @@ class Composer {
     }
   }
 
+  /// Of the operators of one chain the last implies the others, and so does one that is given.
+  void keep_last_of_chains(const std::vector<Dependency>& given, std::vector<Dependency>& needed) const {
+    const auto chain = [&](Dependency d) { return chains_.chain(number(d)); };
+    std::sort(needed.begin(), needed.end(), [&](Dependency a, Dependency b) {
+      return std::pair(chain(a), position_[number(b)]) < std::pair(chain(b), position_[number(a)]);
+    });
+    needed.erase(
+        std::unique(needed.begin(), needed.end(), [&](Dependency a, Dependency b) { return chain(a) == chain(b); }),
+        needed.end());
+    std::erase_if(needed, [&](Dependency d) {
+      return std::any_of(given.begin(), given.end(),
+                         [&](Dependency other) { return chains_.in_order(number(d), number(other)); });
+    });
+    std::sort(needed.begin(), needed.end(),
+              [](Dependency a, Dependency b) { return std::pair(a.rank, a.index) < std::pair(b.rank, b.index); });
+  }
+
   /// Marks as visited all that must have completed before any of the given operators starts, as far back as the
   /// earliest of those needed.
   void mark_implied(const std::vector<Dependency>& given, const std::vector<Dependency>& needed) {
-    ++round_;
     std::uint32_t earliest = std::numeric_limits<std::uint32_t>::max();
     for (const Dependency& d : needed) earliest = std::min(earliest, position_[number(d)]);
     std::vector<Dependency> stack = given;
@@ -209,6 +235,7 @@ class Composer {
   std::vector<std::uint32_t> position_;                           ///< of operators, in an order that dependencies allow
   std::vector<std::uint32_t> visited_;                            ///< the search that saw an operator last
   std::uint32_t round_ = 0;
+  Chains chains_{0};
 };
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "syncopate/schedule/chains.h"
+
 namespace syncopate {
 
 namespace {
@@ -114,12 +116,19 @@ class SymbolicRun {
     for (const Chunk& chunk : schedule.chunks) chunk_atoms_.push_back(state(chunk.tensor).atoms.of(chunk.region));
     visited_.assign(total, 0);
     position_.assign(total, 0);
+    chains_ = Chains(total);
   }
 
   void run() {
     order_ = topological_order(schedule_);
     for (std::size_t i = 0; i < order_.size(); ++i)
       position_[static_cast<std::size_t>(number(order_[i]))] = static_cast<std::uint32_t>(i);
+    for (const Dependency& which : order_) {
+      std::vector<std::size_t> before;
+      for (const Dependency& d : schedule_.at(which).dependencies)
+        before.push_back(static_cast<std::size_t>(number(d)));
+      chains_.add(static_cast<std::size_t>(number(which)), before);
+    }
     for (const Dependency& which : order_) {
       at_ = which;
       const Operator& op = schedule_.at(which);
@@ -167,8 +176,11 @@ class SymbolicRun {
 
   /// Whether operator n must have completed before the current one starts.
   bool is_before(int n) {
+    const auto leads_to = [&](Dependency d) {
+      return number(d) == n || chains_.in_order(static_cast<std::size_t>(n), static_cast<std::size_t>(number(d)));
+    };
     for (const Dependency& d : schedule_.at(at_).dependencies)
-      if (number(d) == n) return true;
+      if (leads_to(d)) return true;
     ++round_;
     std::vector<Dependency> stack = {at_};
     while (!stack.empty()) {
@@ -176,7 +188,7 @@ class SymbolicRun {
       stack.pop_back();
       for (const Dependency& d : schedule_.at(top).dependencies) {
         const int m = number(d);
-        if (m == n) return true;
+        if (leads_to(d)) return true;
         // What stands before n in the order cannot come after it.
         if (position_[static_cast<std::size_t>(m)] < position_[static_cast<std::size_t>(n)]) continue;
         if (visited_[static_cast<std::size_t>(m)] == round_) continue;
@@ -348,6 +360,7 @@ class SymbolicRun {
   std::vector<std::uint32_t> position_;  ///< of each operator in order_
   std::vector<std::uint32_t> visited_;   ///< the search that saw an operator last
   std::uint32_t round_ = 0;
+  Chains chains_{0};
 };
 
 }  // namespace

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <optional>
-#include <set>
 #include <unordered_map>
 
 namespace syncopate {
@@ -40,21 +40,24 @@ void send_merged(std::vector<Message>& step, const Ownership& owned, const std::
   }
 }
 
-/// The operators that have brought an atom to a rank, for all atoms and ranks.
+/// The operators that have brought an atom to a rank, for all atoms and ranks: a hash table, for most pairs of an atom
+/// and a rank never meet in an exchange, and there are a million that do in a gather over a thousand ranks.
 class Arrivals {
  public:
-  explicit Arrivals(int ranks) : ranks_(ranks) {}
+  /// `most`: arrivals that will be added.
+  Arrivals(int ranks, std::size_t most) : ranks_(ranks), cells_(std::bit_ceil(2 * most + 1)) {
+    arrivals_.reserve(most);
+  }
 
   void add(int atom, int rank, Dependency by) {
-    const auto [last, is_new] = last_.try_emplace(cell(atom, rank), static_cast<int>(arrivals_.size()));
-    arrivals_.push_back({by, is_new ? kNone : last->second});
-    last->second = static_cast<int>(arrivals_.size()) - 1;
+    Cell& cell = cells_[place_of(key(atom, rank))];
+    cell.key = key(atom, rank);
+    arrivals_.push_back({by, cell.last});
+    cell.last = static_cast<int>(arrivals_.size()) - 1;
   }
   /// Appends them, the last one first.
   void append(int atom, int rank, std::vector<Dependency>& list) const {
-    const auto last = last_.find(cell(atom, rank));
-    if (last == last_.end()) return;
-    for (int i = last->second; i != kNone; i = arrivals_[static_cast<std::size_t>(i)].before)
+    for (int i = cells_[place_of(key(atom, rank))].last; i != kNone; i = arrivals_[static_cast<std::size_t>(i)].before)
       list.push_back(arrivals_[static_cast<std::size_t>(i)].by);
   }
 
@@ -64,29 +67,62 @@ class Arrivals {
     Dependency by;
     int before;  ///< the one before it of the same atom at the same rank
   };
-  std::int64_t cell(int atom, int rank) const { return std::int64_t{atom} * ranks_ + rank; }
+  struct Cell {
+    std::uint64_t key = 0;
+    int last = kNone;
+  };
+
+  std::uint64_t key(int atom, int rank) const {
+    return static_cast<std::uint64_t>(atom) * static_cast<std::uint64_t>(ranks_) + static_cast<std::uint64_t>(rank);
+  }
+  /// Where the key is or may be put: the table is never more than half full.
+  std::size_t place_of(std::uint64_t key) const {
+    constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
+    std::size_t place = (key * kGoldenRatio >> 32) & (cells_.size() - 1);
+    while (cells_[place].last != kNone && cells_[place].key != key) place = (place + 1) & (cells_.size() - 1);
+    return place;
+  }
 
   int ranks_;
-  std::unordered_map<std::int64_t, int> last_;
+  std::vector<Cell> cells_;
   std::vector<Arrival> arrivals_;
 };
 
-/// Numbers the chunks of messages in the order of their atoms, which is easier to read than that of their first use.
-void add_chunks(ScheduleBuilder& builder, int tensor, const std::vector<Region>& atoms, const Steps& steps) {
-  std::vector<bool> alone(atoms.size());
-  std::set<std::pair<int, int>> merged;
+std::size_t deliveries(const Steps& steps) {
+  std::size_t count = 0;
   for (const std::vector<Message>& step : steps)
-    for (const Message& message : step) {
-      if (message.end == message.begin + 1)
-        alone[static_cast<std::size_t>(message.begin)] = true;
-      else
-        merged.emplace(message.begin, message.end);
-    }
-  for (std::size_t atom = 0; atom < atoms.size(); ++atom)
-    if (alone[atom]) builder.chunk(tensor, atoms[atom]);
-  for (const auto& [begin, end] : merged)
-    builder.chunk(tensor, hull(atoms[static_cast<std::size_t>(begin)], atoms[static_cast<std::size_t>(end) - 1]));
+    for (const Message& message : step) count += static_cast<std::size_t>(message.end - message.begin);
+  return count;
 }
+
+/// The chunks of messages, numbered in the order of their atoms, which is easier to read than that of their first use.
+class MessageChunks {
+ public:
+  MessageChunks(ScheduleBuilder& builder, int tensor, const std::vector<Region>& atoms, const Steps& steps)
+      : alone_(atoms.size(), kNone) {
+    for (const std::vector<Message>& step : steps)
+      for (const Message& message : step) {
+        if (message.end == message.begin + 1)
+          alone_[static_cast<std::size_t>(message.begin)] = 0;
+        else
+          merged_.try_emplace({message.begin, message.end}, kNone);
+      }
+    for (std::size_t atom = 0; atom < atoms.size(); ++atom)
+      if (alone_[atom] != kNone) alone_[atom] = builder.chunk(tensor, atoms[atom]);
+    for (auto& [part, chunk] : merged_)
+      chunk = builder.chunk(
+          tensor, hull(atoms[static_cast<std::size_t>(part.first)], atoms[static_cast<std::size_t>(part.second) - 1]));
+  }
+  int of(const Message& message) const {
+    return message.end == message.begin + 1 ? alone_[static_cast<std::size_t>(message.begin)]
+                                            : merged_.at({message.begin, message.end});
+  }
+
+ private:
+  static constexpr int kNone = -1;
+  std::vector<int> alone_;
+  std::map<std::pair<int, int>, int> merged_;
+};
 
 void make_unique(std::vector<Dependency>& list) {
   std::sort(list.begin(), list.end(),
@@ -249,13 +285,11 @@ void share_ports(Steps& steps, Initiator initiator, const std::array<int, 2>& sh
 
 void add_operators(ScheduleBuilder& builder, int tensor, const std::vector<Region>& atoms, const Steps& steps,
                    const Carriage& carriage) {
-  add_chunks(builder, tensor, atoms, steps);
-  Arrivals arrivals(builder.ranks());
+  const MessageChunks chunks(builder, tensor, atoms, steps);
+  Arrivals arrivals(builder.ranks(), deliveries(steps));
   for (const std::vector<Message>& step : steps)
     for (const Message& message : step) {
-      const Region box =
-          hull(atoms[static_cast<std::size_t>(message.begin)], atoms[static_cast<std::size_t>(message.end) - 1]);
-      const int chunk = builder.chunk(tensor, box);
+      const int chunk = chunks.of(message);
       std::vector<Dependency> dependencies;
       if (!carriage.own)
         for (int atom = message.begin; atom < message.end; ++atom) arrivals.append(atom, message.source, dependencies);

@@ -228,6 +228,21 @@ class TunedFile(unittest.TestCase):
         tuned = {"ag:1024x3584x8192@2": Choice(split=4)}
         self.assertEqual(chosen(512, 3584, 8192)[1], "default")
 
+    def test_a_size_that_was_not_measured_gets_the_tile_of_its_product(self):
+        measured = Choice(split=4, initiator="pull", sms=128)
+        tuned = {tuning.key(LARGE, 2): measured}
+        products = {(8192, 14336, 8192): tuning.tile("gemm", 64, 256, 0, 64, 4, 5),
+                    (8192, 13312, 8192): tuning.tile("gemm", 128, 128, 0, 64, 4, 3, 2),
+                    (1024, 8192, 3584): tuning.tile("gemm_two_widths", 64, 256, 64, 64, 4, 4)}
+        self.assertEqual(tuning.choose(LARGE, 2, 132, tuned, products), (measured, "measured"))
+        near = rows.Row("ag", 8192, 13312, 8192, ())
+        choice, source = tuning.choose(near, 2, 132, tuned, products)
+        self.assertEqual((choice.block_n, choice.warps, choice.stages, choice.per_sm), (128, 4, 3, 2))
+        self.assertEqual((choice.split, choice.initiator, choice.sms), (4, "pull", 128))
+        self.assertEqual(source, "as ag:8192x14336x8192@2, tile of the product alone")
+        # The operator of a scatter has no such kernel.
+        self.assertEqual(tuning.choose(SMALL, 2, 132, tuned, products), tuning.choose(SMALL, 2, 132, tuned))
+
     def test_fewer_sms_than_measured_lower_a_choice(self):
         tuned = {tuning.key(LARGE, 2): Choice(sms=132)}
         self.assertEqual(tuning.choose(LARGE, 2, 64, tuned)[0], Choice(sms=64))

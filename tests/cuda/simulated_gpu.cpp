@@ -23,6 +23,10 @@ T* pointer(DevicePointer address) {
 
 /// The functions of the driver.
 struct SimulatedCalls {
+  /// Each thread has its own, or none.
+  static thread_local Context current_context;
+  static constexpr Result kInvalidContext = 201;
+
   static SimulatedGpu& gpu() { return *the_gpu; }
   static SimulatedGpu::Mark& mark(Event event) { return *reinterpret_cast<SimulatedGpu::Mark*>(event); }
 
@@ -202,6 +206,8 @@ struct SimulatedCalls {
   }
 };
 
+thread_local Context SimulatedCalls::current_context = nullptr;
+
 SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::make_shared<Driver>()) {
   if (the_gpu != nullptr) throw std::runtime_error("there is a simulated GPU already");
   the_gpu = this;
@@ -218,9 +224,11 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     if (which == DeviceAttribute::stream_memory_operations_64) *value = 1;
     return kSuccess;
   };
-  driver.primary_context_retain = [](Context* context, Device) -> Result { return *context = nullptr, kSuccess; };
+  driver.primary_context_retain = [](Context* context, Device) -> Result {
+    return *context = reinterpret_cast<Context>(&the_gpu), kSuccess;
+  };
   driver.primary_context_release = [](Device) -> Result { return kSuccess; };
-  driver.context_set_current = [](Context) -> Result { return kSuccess; };
+  driver.context_set_current = [](Context context) -> Result { return Calls::current_context = context, kSuccess; };
   driver.context_get_stream_priority_range = [](int* least, int* greatest) -> Result {
     return *least = *greatest = 0, kSuccess;
   };
@@ -310,6 +318,13 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     return *function = reinterpret_cast<Function>(Calls::gpu().kernels_.at(name).get()), kSuccess;
   };
   driver.function_set_attribute = [](Function, int, int) -> Result { return kSuccess; };
+  // Of a map it has the address.
+  driver.tensor_map_encode_tiled = [](TensorMap* map, int, unsigned, DevicePointer address, const std::uint64_t*,
+                                      const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int,
+                                      int) -> Result {
+    if (Calls::current_context == nullptr) return Calls::kInvalidContext;
+    return map->words[0] = address, kSuccess;
+  };
   driver.occupancy = [](int* blocks, Function, int, std::size_t) -> Result { return *blocks = 1, kSuccess; };
   driver.launch_kernel = Calls::launch;
 }
