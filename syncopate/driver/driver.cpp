@@ -25,6 +25,14 @@ bool tiles_wait(const Plan& plan) {
   return false;
 }
 
+/// Parameters of the outputs that leave as they are.
+std::vector<std::string> sent_parameters(const Plan& plan) {
+  std::vector<std::string> parameters;
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.role == BufferRole::result) parameters.push_back(plan.buffer(buffer.partner).parameter);
+  return parameters;
+}
+
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
   if (!overrides.empty())
     throw UserError({path}, "a plan is complete: --set has nothing to change in it",
@@ -38,7 +46,8 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter, tiles_wait(plan));
+  FusedSource fused =
+      emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter, tiles_wait(plan), sent_parameters(plan));
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

@@ -1,6 +1,7 @@
 #include "syncopate/emit/emit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -32,10 +33,12 @@ std::string comment_block(std::string_view words) {
   return text + line + "\n";
 }
 
-std::string file_header(const TileKernel& kernel, const std::string& reduced) {
+std::string file_header(const TileKernel& kernel, const std::string& reduced, const std::vector<std::string>& sent) {
   const std::string& name = kernel.function().name;
-  const std::string sums =
+  std::string sums =
       reduced.empty() ? "" : fmt::format(" To what it stores to {} it adds what other ranks have sent.", reduced);
+  if (!sent.empty())
+    sums += fmt::format(" It says when it has stored to {}, which is sent to other ranks.", fmt::join(sent, ", "));
   return comment_block(fmt::format("Made by Syncopate from {}() of {}; generated, so change that file instead.", name,
                                    base_name(kernel.module().source->name()))) +
          "#\n" +
@@ -148,18 +151,19 @@ std::string trim_end(std::string text) {
 
 }  // namespace
 
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter, bool tiles_wait) {
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter, bool tiles_wait,
+                       const std::vector<std::string>& sent) {
   const Module& module = kernel.module();
   const Function& function = kernel.function();
   FusedSource result;
   result.function = function.name + "_fused";
   check_names(module, function, result.function);
-  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter, tiles_wait);
+  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter, tiles_wait, sent);
   const Needed needed = find_needed(module, function, walking.names);
 
   const std::string separator = "\n\n";
   std::string& text = result.text;
-  text = leading_comment(module) + file_header(kernel, reduced_parameter) + import_block(needed) +
+  text = leading_comment(module) + file_header(kernel, reduced_parameter, sent) + import_block(needed) +
          constant_block(module, needed);
   text += separator + trim_end(std::string(prelude()));
   for (const std::string& helper : producer_helpers(walking.text)) text += separator + helper;

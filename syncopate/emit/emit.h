@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "syncopate/kernel/tile_kernel.h"
 
@@ -20,9 +21,12 @@ struct FusedSource {
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of
 /// a tensor that is stored through a descriptor must be whole rows.
-/// `tiles_wait`: whether slots wait, before their tile reads anything, for their own launch. With both, a tile may wait
-/// for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the user's options
-/// with which Triton begins a tile before the one before it is stored.
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "", bool tiles_wait = false);
+/// `sent`: parameters of outputs that are sent to other ranks as they are. Once a tile has stored them the slot's
+/// signals are raised.
+/// `tiles_wait`: whether slots wait, before their tile reads anything, for their own launch. With that and one of the
+/// above, a tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those
+/// of the user's options with which Triton begins a tile before the one before it is stored.
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "", bool tiles_wait = false,
+                       const std::vector<std::string>& sent = {});
 
 }  // namespace syncopate

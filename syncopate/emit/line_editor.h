@@ -29,6 +29,8 @@ class LineEditor {
   /// The white space at the line's beginning.
   std::string indentation(int number) const;
   bool removed(int number) const { return removed_[index(number)]; }
+  /// The first of the comment lines that stand directly above a line and stay, or that line.
+  int with_comment(int number) const;
 
   void replace(ByteRange range, std::string text);
   /// `text` holds whole lines, newlines included, which come before line `number` (or after the last one).

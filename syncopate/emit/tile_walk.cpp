@@ -8,6 +8,7 @@
 
 #include "syncopate/emit/line_editor.h"
 #include "syncopate/emit/references.h"
+#include "syncopate/emit/sends.h"
 #include "syncopate/emit/signature.h"
 #include "syncopate/emit/sums.h"
 #include "syncopate/kernel/runtime_names.h"
@@ -32,23 +33,28 @@ bool is_call_of(const Expression& expression, std::string_view function) {
 
 class Walk {
  public:
-  Walk(const TileKernel& kernel, std::string name, const std::string& reduced, bool tiles_wait)
-      : module_(kernel.module()),
+  Walk(const TileKernel& kernel, std::string name, const std::string& reduced, bool tiles_wait,
+       const std::vector<std::string>& sent)
+      : kernel_(kernel),
+        sent_(sent),
+        module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
-        in_order_(tiles_wait && !reduced.empty()) {
-    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, extra_indentation());
+        in_order_(tiles_wait && (!reduced.empty() || !sent.empty())) {
+    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent, extra_indentation());
   }
 
   WalkingKernel run() {
     note_comments();
     rename();
-    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(), sums_.has_value());
+    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
+                              sums_.has_value() || !sent_.empty(), sums_.has_value());
     remove_annotations();
     remove_scheduler();
     if (sums_) sums_->edit_stores();
+    if (!sums_ && !sent_.empty()) edit_sends(editor_, kernel_, sent_, extra_indentation());
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
       wrap_body();
     } else {
@@ -195,9 +201,11 @@ class Walk {
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
+    const std::size_t columns = sums_ ? kSumColumns : sent_.empty() ? 0 : kSendColumns;
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
-                                   parameter::kTiles, axes + kWaitColumns + (sums_ ? kSumColumns : 0));
+                                   parameter::kTiles, axes + kWaitColumns + columns);
     if (sums_) text += sums_->loop_start(indentation);
+    if (!sums_ && !sent_.empty()) text += send_start(indentation, axes);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -378,6 +386,8 @@ class Walk {
     return names;
   }
 
+  const TileKernel& kernel_;
+  const std::vector<std::string>& sent_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;
@@ -392,9 +402,9 @@ class Walk {
 
 }  // namespace
 
-WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced,
-                         bool tiles_wait) {
-  return Walk(kernel, name, reduced, tiles_wait).run();
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced, bool tiles_wait,
+                         const std::vector<std::string>& sent) {
+  return Walk(kernel, name, reduced, tiles_wait, sent).run();
 }
 
 }  // namespace syncopate

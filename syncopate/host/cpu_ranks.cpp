@@ -52,12 +52,12 @@ class Results {
   };
 
   std::vector<Bytes> expected_outputs(Launch& entry, int rank, std::int64_t launch) {
-    if (reduced_buffer(world_.plan) < 0) return run_unfused(world_.plan, local_, world_.inputs(rank, launch));
+    if (!slots_raise(world_.plan)) return run_unfused(world_.plan, local_, world_.inputs(rank, launch));
     if (entry.expected.empty()) {
       std::vector<std::vector<Bytes>> unfused;
       for (int other = 0; other < world_.plan.ranks; ++other)
         unfused.push_back(run_unfused(world_.plan, local_, world_.inputs(other, launch)));
-      entry.expected = reduce_outputs(world_.plan, std::move(unfused));
+      entry.expected = operator_outputs(world_.plan, std::move(unfused));
     }
     return std::move(entry.expected[static_cast<std::size_t>(rank)]);
   }

@@ -58,7 +58,7 @@ struct RunReport {
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 
 /// The unfused meaning: the local kernel of the plan run over whole tensors. `inputs` [buffer] as in LaunchData for one
-/// rank; returns the outputs [buffer]: of a reduced buffer the rank's summand (reduce_outputs() in plan/sums.h adds).
+/// rank; returns the outputs [buffer]: of a reduced buffer the rank's summand (operator_outputs() in plan/sums.h adds).
 std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs);
 
 }  // namespace syncopate

@@ -61,7 +61,7 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
   std::vector<Bytes> buffers;
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    const bool output = inputs[buffer].empty() && about.staging_for < 0;
+    const bool output = inputs[buffer].empty() && about.role == BufferRole::kernel;
     buffers.push_back(output ? poison(about.dtype, volume(about.shape)) : inputs[buffer]);
   }
   QuietMemory memory(plan, std::move(buffers));

@@ -12,14 +12,16 @@ namespace syncopate {
 /// One P2P operator of a schedule as it will be carried out.
 struct TransferNode {
   int schedule = 0;  ///< index into BoundOperator::communicated
-  Dependency op;     ///< in that schedule
+  Dependency op;     ///< in that schedule; its index is -1 where a rank copies for itself between two buffers
   int owner = 0;     ///< the rank whose queue issues it
   int source = 0;    ///< ranks
   int destination = 0;
-  int buffer = 0;              ///< the tensor's
-  Region chunk;                ///< of the tensor
-  bool reduces = false;        ///< tiles of the destination add it
-  int destination_buffer = 0;  ///< the tensor's, or its staging buffer
+  int buffer = 0;        ///< the kernel's buffer of the tensor
+  Region chunk;          ///< of the tensor
+  bool reduces = false;  ///< tiles of the destination add it
+  int source_buffer = 0;
+  Region source_region;  ///< of that buffer, as destination_region of its own
+  int destination_buffer = 0;
   Region destination_region;
   int queue = 0;                  ///< index into queues[owner]
   int previous = -1;              ///< node before it in its queue, or -1
@@ -62,8 +64,9 @@ struct DependenceGraph {
   std::vector<int> order;
 };
 
-/// Throws UserError if a schedule's sum is sent on before it is complete, if a memory budget makes transfers wait for
-/// each other, and where a tile would have to stand in the order twice although it writes other outputs.
+/// Throws UserError if a schedule's sum is sent on before it is complete, if a chunk would pass through a rank that has
+/// no place for it, if a memory budget makes transfers wait for each other, and where a tile would have to stand in the
+/// order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
 
 /// Throws UserError if there are more transfers than reachability is kept for.

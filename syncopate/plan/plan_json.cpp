@@ -62,13 +62,18 @@ Json queue_json(const Queue& queue) {
 /// An addend is [target, source].
 Json addend_json(const Addend& addend) { return Json::array({region_json(addend.target), region_json(addend.source)}); }
 
-/// A slot is [tile, [waits]], and a third part if it stores to a reduced buffer.
+/// A slot is [tile, [waits]], and a third part if it stores to a reduced buffer or raises signals.
 Json slot_json(const Slot& slot) {
   Json json = Json::array({slot.tile, waits_json(slot.waits)});
   Slot plain;
   plain.tile = slot.tile;
   plain.waits = slot.waits;
   if (slot == plain) return json;
+  plain.signals = slot.signals;
+  if (slot == plain) {
+    json.push_back(Json::object({{"signals", integers(slot.signals)}}));
+    return json;
+  }
   json.push_back(Json::object({{"kept", region_json(slot.kept)},
                                {"sum_waits", waits_json(slot.sum_waits)},
                                {"addends", list_of(slot.addends, addend_json)},
@@ -120,7 +125,9 @@ Json buffer_json(const Buffer& buffer) {
                        {"after", buffer.after.to_string()},
                        {"held", list_of(buffer.held, region_json)},
                        {"values", list_of(buffer.values, range_json)},
-                       {"staging_for", buffer.staging_for}});
+                       {"role", std::string(name_of(buffer.role))},
+                       {"partner", buffer.partner},
+                       {"window", list_of(buffer.window, region_json)}});
 }
 
 Json signal_json(const Signal& signal) {
@@ -187,7 +194,7 @@ class PlanParser {
     kernel(reader.required("kernel"));
     for (const Json& item : reader.array("buffers")) buffer(item);
     for (const Json& item : reader.array("signals")) signal(item);
-    check_staging(reader.required("buffers"));
+    check_partners(reader.required("buffers"));
     for (const Json& item : reader.array("tiles")) tile(item);
     for (const Json& item : reader.array("sums")) sum(item);
     const Json& programs = reader.required("programs");
@@ -339,7 +346,17 @@ class PlanParser {
     for (const Json& item : tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
       buffer.held.push_back(region(item, buffer.shape.size()));
     buffer.values = values_of(reader, buffer.dtype);
-    buffer.staging_for = in_range(reader.required("staging_for"), "'staging_for'", -1, 1 << 16);
+    const std::string role = reader.string("role");
+    const std::optional<BufferRole> known_role = buffer_role_from_name(role);
+    if (!known_role)
+      throw reader.error(reader.required("role"), fmt::format("unknown role '{}'", role),
+                         "kernel, staging, source or result");
+    buffer.role = *known_role;
+    buffer.partner = in_range(reader.required("partner"), "'partner'", -1, 1 << 16);
+    const Json& window = reader.required("window");
+    if (!expect_array(file_, window, "'window'").empty())
+      for (const Json& item : tuple(window, "window", static_cast<std::size_t>(plan_.ranks)))
+        buffer.window.push_back(region(item, buffer.shape.size()));
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
   }
@@ -356,20 +373,25 @@ class PlanParser {
     return values;
   }
 
-  /// At most one reduced buffer, and at most one staging buffer, which is for it.
-  void check_staging(const Json& where) const {
+  /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is
+  /// reduced, and at most one is a staging buffer, which is for it.
+  void check_partners(const Json& where) const {
     int reduced = 0;
     int staging = 0;
     for (const Buffer& buffer : plan_.buffers) {
       reduced += buffer.is_reduced() ? 1 : 0;
-      if (buffer.staging_for < 0) continue;
-      ++staging;
-      const auto target = static_cast<std::size_t>(buffer.staging_for);
-      if (target >= plan_.buffers.size() || !plan_.buffers[target].is_reduced() ||
-          plan_.buffers[target].shape.size() != buffer.shape.size() || plan_.buffers[target].dtype != buffer.dtype)
+      if (buffer.role == BufferRole::kernel) continue;
+      const bool receives = buffer.role == BufferRole::staging;
+      staging += receives ? 1 : 0;
+      const auto partner = static_cast<std::size_t>(buffer.partner);
+      if (partner >= plan_.buffers.size() || plan_.buffers[partner].role != BufferRole::kernel ||
+          plan_.buffers[partner].is_reduced() != receives ||
+          plan_.buffers[partner].shape.size() != buffer.shape.size() || plan_.buffers[partner].dtype != buffer.dtype)
         throw UserError(file_.locate(where.offset()),
-                        fmt::format("buffer '{}' cannot be the staging buffer of buffer {}", buffer.name, target),
-                        "a staging buffer is for a reduced one, with as many dimensions and of the same dtype");
+                        fmt::format("buffer '{}' cannot be the {} buffer of buffer {}", buffer.name,
+                                    name_of(buffer.role), buffer.partner),
+                        "its partner is a buffer of the kernel with as many dimensions and of the same dtype, reduced "
+                        "if and only if it is a staging buffer");
     }
     if (reduced > 1 || staging > 1)
       throw UserError(file_.locate(where.offset()), fmt::format("{} reduced and {} staging buffers", reduced, staging),
@@ -404,11 +426,17 @@ class PlanParser {
     slot.tile = index(parts[0], "the slot's tile", plan_.tiles.size());
     slot.waits = waits(parts[1]);
     if (parts.size() == 2) return slot;
-    const int reduced = reduced_buffer(plan_);
-    if (reduced < 0)
-      throw UserError(file_.locate(parts[2].offset()), "a slot with sums, but no buffer is reduced", "remove them");
-    const std::size_t dimensions = plan_.buffer(reduced).shape.size();
+    if (!slots_raise(plan_))
+      throw UserError(file_.locate(parts[2].offset()), "a slot with sums or signals, but no output leaves its rank",
+                      "remove them");
     JsonReader reader(file_, parts[2], "slot");
+    slot.signals = signals(reader.required("signals"));
+    const int reduced = reduced_buffer(plan_);
+    if (reduced < 0 || reader.optional("kept") == nullptr) {  // nothing to do with a sum
+      reader.finish();
+      return slot;
+    }
+    const std::size_t dimensions = plan_.buffer(reduced).shape.size();
     const Json& kept = reader.required("kept");
     if (!expect_array(file_, kept, "'kept'").empty()) slot.kept = region(kept, dimensions);
     slot.sum_waits = waits(reader.required("sum_waits"));
@@ -418,7 +446,6 @@ class PlanParser {
     }
     slot.own_place =
         in_range(reader.required("own_place"), "'own_place'", 0, static_cast<std::int64_t>(slot.addends.size()));
-    slot.signals = signals(reader.required("signals"));
     reader.finish();
     return slot;
   }
@@ -499,7 +526,7 @@ class PlanParser {
       Transfer transfer;
       const std::vector<Json>& origin = tuple(transfer_reader.required("operator"), "operator", 2);
       transfer.operator_rank = in_range(origin[0], "the operator's rank", 0, plan_.ranks - 1);
-      transfer.operator_index = in_range(origin[1], "the operator's index", 0, 1 << 30);
+      transfer.operator_index = in_range(origin[1], "the operator's index", -1, 1 << 30);
       transfer.source = view(transfer_reader.required("source"));
       transfer.destination = view(transfer_reader.required("destination"));
       transfer.waits = waits(transfer_reader.required("waits"));

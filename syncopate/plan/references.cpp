@@ -21,7 +21,7 @@ class Checker {
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);
-    check_staging();
+    check_partners();
     check_signals();
     for (std::size_t tile = 0; tile < plan_.tiles.size(); ++tile) check_tile(tile);
     for (const Sum& sum : plan_.sums) check_sum(sum);
@@ -41,18 +41,36 @@ class Checker {
       expect(held.empty() || Region::whole(buffer.shape).contains(held),
              fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
                          to_string(buffer.shape)));
+    check_window(buffer);
   }
 
-  void check_staging() {
+  void check_window(const Buffer& buffer) {
+    expect(buffer.window.empty() || buffer.window.size() == static_cast<std::size_t>(plan_.ranks),
+           fmt::format("buffer {} has {} windows for {} ranks", buffer.name, buffer.window.size(), plan_.ranks));
+    for (std::size_t rank = 0; !problem_ && rank < buffer.window.size(); ++rank) {
+      const Region& window = buffer.window[rank];
+      expect(static_cast<std::size_t>(window.dimensions()) == buffer.shape.size(),
+             fmt::format("the window of buffer {} has {} dimensions", buffer.name, window.dimensions()));
+      for (int d = 0; !problem_ && d < window.dimensions(); ++d)
+        expect(window[d].begin >= 0 && window[d].size() <= buffer.shape[static_cast<std::size_t>(d)],
+               fmt::format("buffer {} ({}) is smaller than its window {}", buffer.name, to_string(buffer.shape),
+                           window.to_string()));
+    }
+  }
+
+  void check_partners() {
     const auto is_reduced = [](const Buffer& buffer) { return buffer.is_reduced(); };
-    const auto is_staging = [](const Buffer& buffer) { return buffer.staging_for >= 0; };
+    const auto is_staging = [](const Buffer& buffer) { return buffer.role == BufferRole::staging; };
     expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_reduced) <= 1, "several buffers are reduced");
     expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_staging) <= 1,
            "there are several staging buffers");
     for (const Buffer& buffer : plan_.buffers) {
-      expect(
-          buffer.staging_for < 0 || buffer.staging_for == reduced_buffer(plan_),
-          fmt::format("buffer {} is for summands of buffer {}, which is not reduced", buffer.name, buffer.staging_for));
+      expect(!is_staging(buffer) || buffer.partner == reduced_buffer(plan_),
+             fmt::format("buffer {} is for summands of buffer {}, which is not reduced", buffer.name, buffer.partner));
+      expect(buffer.role == BufferRole::kernel ||
+                 (in(buffer.partner, plan_.buffers.size()) && plan_.buffer(buffer.partner).role == BufferRole::kernel &&
+                  plan_.buffer(buffer.partner).dtype == buffer.dtype),
+             fmt::format("buffer {} is for buffer {}, which is none of the kernel's", buffer.name, buffer.partner));
       const int dimensions = static_cast<int>(buffer.shape.size());
       expect(!buffer.is_reduced() || buffer.after.kind != Placement::Kind::shard ||
                  (buffer.after.dimension >= 0 && buffer.after.dimension < dimensions),
@@ -148,8 +166,10 @@ class Checker {
     const int reduced = reduced_buffer(plan_);
     const int staging = staging_buffer(plan_);
     if (reduced < 0) {
-      expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty() && slot.signals.empty(),
+      expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty(),
              fmt::format("a tile of rank {} has to do with sums, and no buffer is reduced", rank));
+      expect(slot.signals.empty() || slots_raise(plan_),
+             fmt::format("a tile of rank {} raises signals, and no output leaves its rank", rank));
       return;
     }
     if (slot.kept.dimensions() > 0) check_box(reduced, slot.kept, "what a tile keeps");

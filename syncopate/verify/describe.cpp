@@ -15,9 +15,11 @@ std::string describe_transfer(const PlanIndex& index, int transfer) {
   const std::string to = source.buffer == destination.buffer
                              ? ""
                              : describe_region(index.plan(), destination.buffer, destination.region) + " of ";
-  return fmt::format("transfer {}.{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", moved.operator_rank,
-                     moved.operator_index, describe_region(index.plan(), source.buffer, source.region), source.rank, to,
-                     destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
+  const std::string number =
+      moved.operator_index < 0 ? "" : fmt::format(" {}.{}", moved.operator_rank, moved.operator_index);
+  return fmt::format("transfer{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", number,
+                     describe_region(index.plan(), source.buffer, source.region), source.rank, to, destination.rank,
+                     index.place(transfer).position, index.queue_of(transfer).name);
 }
 
 std::string describe_tile(const Plan& plan, int tile) {

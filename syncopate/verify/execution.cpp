@@ -168,7 +168,7 @@ class Machine {
       ++steps_taken_;
       const Event event = event_of(agent);
       const bool is_slot = event.kind == Event::Kind::slot;
-      if (!is_slot || index_.has_sums()) steps_.push_back({agent.launch, event});
+      if (!is_slot || index_.slots_raise()) steps_.push_back({agent.launch, event});
       agent.adding = false;
       ++agent.position;
       raise(is_slot ? index_.slot(event.rank, event.number).signals : index_.transfer(event.number).signals);

@@ -38,12 +38,12 @@ std::string raises_of(const PlanIndex& index, const Event& event) {
 class ReadCheck {
  public:
   ReadCheck(const PlanIndex& index, const Order& order, const Summands* summands)
-      : index_(index), order_(order), plan_(index.plan()), summands_(summands) {}
+      : index_(index), order_(order), plan_(index.plan()), summands_(summands), stores_(index) {}
 
   Theorem run() {
     for (int t = 0; t < index_.transfers(); ++t) {
       check_transfer(t);
-      if (summands_ != nullptr && index_.transfer(t).source.buffer == index_.reduced()) check_stored(t);
+      if (stores_.leaves(index_.transfer(t).source.buffer)) check_stored(t);
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_tiles(rank);
@@ -61,6 +61,8 @@ class ReadCheck {
   void check_transfer(int t) {
     const View& view = index_.transfer(t).source;
     const Moment reads{transfer_event(index_, t), 1};
+    // In the reduced buffer a sum may also arrive after a summand has been sent: that is a matter of overwriting.
+    if (view.buffer == index_.reduced()) return;
     for (const Source& source : sources_of(index_, view.rank, view.buffer, view.region)) {
       ++transfer_parts_;
       const Event filled = filling_event(index_, view.rank, source);
@@ -75,10 +77,10 @@ class ReadCheck {
     }
   }
 
-  /// What a transfer sends of the reduced buffer has been stored.
+  /// What a transfer sends of what tiles make has been stored.
   void check_stored(int t) {
     const View& view = index_.transfer(t).source;
-    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+    stores_.of(view.rank, view.buffer).for_each_in(view.region, [&](int slot, const Region& part) {
       ++transfer_parts_;
       const Event stored{Event::Kind::slot, view.rank, slot};
       claim_.check(order_.before({stored, 1}, {transfer_event(index_, t), 1}), [&] {
@@ -167,6 +169,7 @@ class ReadCheck {
   const Order& order_;
   const Plan& plan_;
   const Summands* summands_;
+  const Stores stores_;
   std::int64_t tile_parts_ = 0;
   std::int64_t transfer_parts_ = 0;
   std::int64_t added_ = 0;
@@ -186,6 +189,8 @@ class OverwriteCheck {
     for (int t = 0; t < index_.transfers(); ++t) {
       check_tiles_read_before(t);
       check_transfers_read_before(t);
+      check_output_taken(t);
+      if (summands_ != nullptr && index_.transfer(t).destination.buffer == index_.reduced()) check_distribution(t);
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_completion(rank);
@@ -241,6 +246,52 @@ class OverwriteCheck {
         return fmt::format(
             "{} may overwrite {} while {} still sends it. Order of events: 1. the latter begins in launch e; 2. the "
             "former, which has waited for {}, writes its data of launch e + 1; 3. the latter reads it",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(source.region, view.region)),
+            describe_transfer(index_, reader), describe_waits(plan_, waits_until(t)));
+      });
+    }
+  }
+
+  /// The destination of t in launch e + 1 against the caller, who takes the output of launch e until it starts again.
+  void check_output_taken(int t) {
+    const View& view = index_.transfer(t).destination;
+    if (view.buffer != index_.reduced() && plan_.buffer(view.buffer).role != BufferRole::result) return;
+    ++readers_;
+    const Event start{Event::Kind::start, view.rank, 0};
+    claim_.check(order_.before({start, 1}, {transfer_event(index_, t), 1}), [&] {
+      return fmt::format(
+          "{} may overwrite {} while the caller of rank {} still takes it. Order of events: 1. rank {} completes "
+          "launch e, and its caller begins to take the output; 2. the transfer, which has waited for {}, writes its "
+          "data of launch e + 1; 3. the caller reads it",
+          describe_transfer(index_, t), describe_region(plan_, view.buffer, view.region), view.rank, view.rank,
+          describe_waits(plan_, waits_until(t)));
+    });
+  }
+
+  /// Of a transfer that puts a sum in the place of summands: they have been stored there, and everyone who sends from
+  /// there has either done so or waits for the sum.
+  void check_distribution(int t) {
+    const View& view = index_.transfer(t).destination;
+    const Event event = transfer_event(index_, t);
+    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+      const Event stored{Event::Kind::slot, view.rank, slot};
+      claim_.check(order_.before({stored, 1}, {event, 1}), [&] {
+        return fmt::format(
+            "{} may put its sum into {} before {} stores there. Order of events: 1. it has waited for {}; 2. it writes "
+            "the sum; 3. only then the tile stores its summand, and the sum is lost",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, part), describe_event(index_, stored),
+            describe_waits(plan_, waits_until(t)));
+      });
+    });
+    for (const int reader : index_.from(view.rank)) {
+      const View& source = index_.transfer(reader).source;
+      if (reader == t || source.buffer != view.buffer || !source.region.overlaps(view.region)) continue;
+      ++readers_;
+      const Event reading = transfer_event(index_, reader);
+      claim_.check(order_.before({reading, 1}, {event, 1}) || order_.before({event, 1}, {reading, 1}), [&] {
+        return fmt::format(
+            "{} may put its sum into {} while {} sends from there, or before, or after. Order of events: 1. the latter "
+            "begins; 2. the former, which has waited for {}, writes the sum; 3. the latter reads a part of it",
             describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(source.region, view.region)),
             describe_transfer(index_, reader), describe_waits(plan_, waits_until(t)));
       });

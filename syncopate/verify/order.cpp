@@ -32,7 +32,7 @@ Order::Order(const PlanIndex& index, std::span<const Step> steps)
       for (const std::vector<Wait>* list : {&slot.waits, &slot.sum_waits})
         for (const Wait& wait : *list)
           if (seen.insert({wait.signal, wait.threshold}).second) waits.push_back(wait);
-    if (index.has_sums()) slots += index.program(rank).slots.size();
+    if (index.slots_raise()) slots += index.program(rank).slots.size();
   }
   check_internal(steps.size() == (events_ + slots) * kLaunches, "an order needs a whole execution");
   find_levels();
@@ -162,7 +162,7 @@ Order::Clock Order::without_waits(const Moment& moment) const {
 }
 
 void Order::know_own_slots(Clock& clock, int rank, int launch) const {
-  if (!index_.has_sums()) return;
+  if (!index_.slots_raise()) return;
   for (int worker = 0; worker < index_.workers_of(rank); ++worker) {
     const int agent = index_.worker_agent(rank, worker);
     clock[static_cast<std::size_t>(agent)] = (launch + 1) * index_.length_of(agent);
@@ -170,7 +170,7 @@ void Order::know_own_slots(Clock& clock, int rank, int launch) const {
 }
 
 void Order::end_slot(Clock& clock, const Moment& moment) const {
-  if (index_.has_sums()) clock[static_cast<std::size_t>(index_.agent_of(moment.event))] = number(moment);
+  if (index_.slots_raise()) clock[static_cast<std::size_t>(index_.agent_of(moment.event))] = number(moment);
 }
 
 void Order::take(const Moment& moment) {

@@ -6,9 +6,12 @@
 
 namespace syncopate {
 
-PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {
+PlanIndex::PlanIndex(const Plan& plan)
+    : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
+  for (const Buffer& buffer : plan.buffers)
+    slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result;
   number_transfers();
-  if (has_sums()) number_workers();
+  if (slots_raise()) number_workers();
   agents_ = static_cast<int>(lengths_.size());
   collect_raises();
   collect_waits();

@@ -54,14 +54,16 @@ class PlanIndex {
   const std::vector<int>& into(int rank) const { return into_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& from(int rank) const { return from_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether the plan reduces an output. Only then do slots raise signals, and are workers agents: else what follows a
+  /// Whether outputs leave tile by tile. Only then do slots raise signals, and are workers agents: else what follows a
   /// slot, other than later slots of its worker, follows the completion of its rank.
+  bool slots_raise() const { return slots_raise_; }
+  /// Whether the plan reduces an output.
   bool has_sums() const { return reduced_ >= 0; }
   int reduced() const { return reduced_; }
   int staging() const { return staging_; }
 
   /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
-  /// plan has sums, every worker.
+  /// slots raise signals, every worker.
   int agents() const { return agents_; }
   int agent_of(const Event& event) const;
   int position_of(const Event& event) const;
@@ -94,6 +96,7 @@ class PlanIndex {
   const Plan* plan_;
   int reduced_;
   int staging_;
+  bool slots_raise_;
   std::vector<Place> places_;
   std::vector<std::vector<int>> first_transfer_;  // [rank][queue]
   std::vector<std::vector<int>> into_;
@@ -101,7 +104,7 @@ class PlanIndex {
   int agents_ = 0;
   std::vector<int> lengths_;
   std::vector<int> first_queue_agent_;   // [rank]
-  std::vector<int> first_worker_agent_;  // [rank]; empty without sums
+  std::vector<int> first_worker_agent_;  // [rank]; empty if slots raise nothing
   std::vector<std::vector<Raise>> raises_;
   std::vector<bool> waited_for_;
   std::vector<TileAccess> reads_;

@@ -67,7 +67,7 @@ TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
 TEST(PlanJson, SumsAreChecked) {
   const std::string text = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml",
                                                     {{"ranks", "2"}, {"kernel.args.M", "100"}}));
-  EXPECT_THAT(error_of(replaced(text, "\"staging_for\": 2", "\"staging_for\": 1"), false),
+  EXPECT_THAT(error_of(replaced(text, "\"partner\": 2", "\"partner\": 1"), false),
               HasSubstr("buffer 'c_staging' cannot be the staging buffer of buffer 1"));
   EXPECT_THAT(error_of(replaced(text, "\"own_place\": 0", "\"own_place\": 3"), false),
               HasSubstr("'own_place' is 3; it must be from 0 to"));
@@ -85,7 +85,7 @@ TEST(PlanJson, TruncationAnywhereIsAnError) {
 
 TEST(PlanJson, WrongVersion) {
   EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 3", "\"syncopate_plan\": 7")),
-            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 3: compile the operator again");
+            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 4: compile the operator again");
 }
 
 TEST(PlanJson, GridsThatNothingIsLaunchedWith) {

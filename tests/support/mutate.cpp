@@ -262,7 +262,7 @@ class Mutator {
     });
     // Room that may be filled again may be so twice by the same, if nobody waits for either.
     const bool harmless =
-        transfer(at).signals.empty() && plan_.buffer(transfer(at).destination.buffer).staging_for >= 0;
+        transfer(at).signals.empty() && plan_.buffer(transfer(at).destination.buffer).role == BufferRole::staging;
     add("duplicate transfer", fmt::format("{} comes twice", name(at)), harmless, [at](Plan& plan) {
       std::vector<Transfer>& transfers = queue_at(plan, at);
       transfers.insert(transfers.begin() + static_cast<std::ptrdiff_t>(at.position), Transfer(transfers[at.position]));
