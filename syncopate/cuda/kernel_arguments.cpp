@@ -47,6 +47,7 @@ KernelArguments::KernelArguments(const Plan& plan, const std::vector<ParameterTy
       {parameter::kTimeLimit, bits_of(runtime.time_limit)},
       {parameter::kTiles, runtime.tiles},
       {parameter::kWaits, runtime.waits},
+      {parameter::kSteps, runtime.steps},
       {parameter::kFlags, runtime.flags},
       {parameter::kEpoch, runtime.epoch},
       {parameter::kRecord, runtime.record},

@@ -10,7 +10,6 @@ constexpr std::size_t kWaitColumns = 3;
 /// In a row of KernelTables::tiles, behind the index values: where the numbers of rows of signals stand.
 constexpr std::size_t kSignalsColumn = 7;
 constexpr std::size_t kSignalsColumns = 4;
-constexpr std::size_t kColumnsWithSums = 13;
 
 const Signal& signal_of(const Plan& plan, int index) { return plan.signals[static_cast<std::size_t>(index)]; }
 
@@ -128,7 +127,7 @@ KernelTables tables_on_gpu(const Plan& plan, int rank, const ArenaLayout& layout
     }
   }
   moved.push_back(static_cast<std::int64_t>(tables.signals.size() / 2));
-  const std::size_t columns = plan.kernel.axes.size() + kColumnsWithSums;
+  const std::size_t columns = tile_columns(plan);
   check_internal(tables.tiles.size() == slots.size() * columns,
                  "the tile table has other columns than its reader knows");
   for (std::size_t row = 0; row < slots.size(); ++row) {

@@ -20,7 +20,7 @@ constexpr auto kReadLimit = std::chrono::seconds(2);
 
 struct Described {
   std::string who;
-  const std::vector<Wait>* waits[2] = {nullptr, nullptr};
+  std::vector<const std::vector<Wait>*> waits;
 };
 
 /// Who left a record, and among which waits its wait is.
@@ -34,7 +34,9 @@ Described describe(const Plan& plan, int rank, std::int64_t who) {
                  "a record of a tile that is not there");
   const Slot& slot = program.slots[static_cast<std::size_t>(who)];
   const auto& index = plan.tiles[static_cast<std::size_t>(slot.tile)].index;
-  return {fmt::format("tile ({})", fmt::join(index, ", ")), {&slot.waits, &slot.sum_waits}};
+  Described tile{fmt::format("tile ({})", fmt::join(index, ", ")), {}};
+  for_each_waits_of(slot, [&](const std::vector<Wait>& waits) { tile.waits.push_back(&waits); });
+  return tile;
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void LineEditor::indent_lines(int first, int last, const std::string& unit, cons
     const std::uint32_t start = starts_[index(number)];
     const bool in_string = std::any_of(strings.begin(), strings.end(),
                                        [&](ByteRange string) { return string.begin < start && start < string.end; });
-    if (!in_string && !is_blank(line(number))) indents_[index(number)] = unit;
+    if (!in_string && !is_blank(line(number))) indents_[index(number)] += unit;
   }
 }
 

@@ -9,10 +9,10 @@
 namespace syncopate {
 
 /// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs;
-/// with `sums` those of kernels with a reduced output, too.
+/// with `streams` that of kernels with streamed loops, with `sums` those of kernels with a reduced output, too.
 /// `shift` is by how many columns a longer name moves what stands behind it. Throws UserError if the function has no
 /// parameters.
 void append_runtime_parameters(LineEditor& editor, const Module& module, const Function& function, std::size_t shift,
-                               bool sums);
+                               bool sums, bool streams);
 
 }  // namespace syncopate

@@ -29,6 +29,8 @@ Arguments fused_arguments(const Plan& plan, int rank) {
   arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
   // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
   arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
+  if (!plan.kernel.streamed_loops.empty())
+    arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
   if (const int reduced = reduced_buffer(plan); reduced >= 0) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;
@@ -116,7 +118,7 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     // Index values that a worker reads say which tile it works on; the other columns, of other tiles too, say when to
     // wait, what to add and what to raise.
     const auto axes = static_cast<std::int64_t>(world_.plan.kernel.axes.size());
-    const std::int64_t columns = axes + 2 + (reduced_buffer(world_.plan) < 0 ? 0 : 11);
+    const auto columns = static_cast<std::int64_t>(tile_columns(world_.plan));
     if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
   }
   return bytes;

@@ -285,6 +285,7 @@ void for_each_list(Plan& plan, WaitsVisitor&& visit_waits, SignalsVisitor&& visi
     }
     for (Slot& slot : program.slots) {
       visit_waits(slot.waits);
+      for (LoopStep& step : slot.steps) visit_waits(step.waits);
       visit_waits(slot.sum_waits);
       visit_signals(slot.signals);
     }
