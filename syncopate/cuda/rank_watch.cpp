@@ -91,7 +91,6 @@ std::optional<std::string> RankWatch::missed() {
       what = fmt::format("'{}' (flag {}: {})", signal.name, flag, signal.counts);
   std::string launch;
   for (const std::vector<Wait>* waits : by.waits) {
-    if (waits == nullptr) continue;
     for (const Wait& wait : *waits) {
       const Signal& signal = plan.signals[static_cast<std::size_t>(wait.signal)];
       if (signal.slot != flag || (expected - wait.threshold) % signal.per_launch != 0) continue;

@@ -127,9 +127,6 @@ struct LoopStep {
 struct Slot {
   int tile = 0;             ///< index into Plan::tiles
   std::vector<Wait> waits;  ///< before the tile reads anything
-  /// Each piece of the tile once; those of the first streamed loop before those of the second, and so on. All slots of
-  /// one tile have the same order.
-  std::vector<LoopStep> steps;
   /// The part of the reduced buffer to which the tile's stores to that buffer are cut, a contiguous box; without
   /// dimensions: all of it.
   Region kept;
@@ -137,6 +134,9 @@ struct Slot {
   std::vector<Addend> addends;  ///< in the order of addition
   int own_place = 0;            ///< how many addends are added before the tile's own value
   std::vector<int> signals;     ///< indices into Plan::signals
+  /// Between `waits` and `sum_waits`: each piece of the tile once, those of the first streamed loop before those of the
+  /// second, and so on. All slots of one tile on a rank have the same order.
+  std::vector<LoopStep> steps = {};
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -166,7 +166,7 @@ struct Tile {
   std::vector<std::int64_t> index;  ///< values of Kernel::axes
   std::vector<TileAccess> reads;    ///< but those in pieces
   std::vector<TileAccess> writes;
-  std::vector<LoopPiece> pieces;  ///< by loop, then ascending; those of a loop are all its iterations
+  std::vector<LoopPiece> pieces = {};  ///< by loop, then ascending; those of a loop are all its iterations
 };
 
 /// The kernel of the operator, before and after fusion. The plan carries both texts, so that it can be run,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace syncopate {
@@ -196,10 +197,15 @@ class Checker {
     check_raises(program.start_signals, "a caller");
     check_raises(program.completion_signals, "a caller");
     check_waits(program.completion_waits, rank, "the caller");
+    std::map<int, const Slot*> first;
     for (const Slot& slot : program.slots) {
       expect(in(slot.tile, plan_.tiles.size()),
              fmt::format("rank {} runs tile {} of {}", rank, slot.tile, plan_.tiles.size()));
       check_slot(slot, rank);
+      const Slot& other = *first.try_emplace(slot.tile, &slot).first->second;
+      expect(std::equal(slot.steps.begin(), slot.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const LoopStep& a, const LoopStep& b) { return a.piece == b.piece; }),
+             fmt::format("rank {} walks the pieces of tile {} in two orders", rank, slot.tile));
     }
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {
