@@ -11,6 +11,8 @@ namespace {
 
 /// Of a launch: more are no launch that anyone means.
 constexpr std::int64_t kMostPrograms = std::int64_t{1} << 20;
+/// Of a loop; its variable has 32 bits.
+constexpr std::int64_t kMostIterations = std::int64_t{1} << 32;
 
 // ---------------------------------------------------------------------------------------------------- writing
 
@@ -62,12 +64,18 @@ Json queue_json(const Queue& queue) {
 /// An addend is [target, source].
 Json addend_json(const Addend& addend) { return Json::array({region_json(addend.target), region_json(addend.source)}); }
 
-/// A slot is [tile, [waits]], and a third part if it stores to a reduced buffer or raises signals.
-Json slot_json(const Slot& slot) {
+/// A step is [piece, [waits]].
+Json step_json(const LoopStep& step) { return Json::array({step.piece, waits_json(step.waits)}); }
+
+/// A slot is [tile, [waits]]; then [steps] if the kernel has streamed loops, and a last part if the slot stores to a
+/// reduced buffer or raises signals.
+Json slot_json(const Slot& slot, bool with_steps) {
   Json json = Json::array({slot.tile, waits_json(slot.waits)});
+  if (with_steps) json.push_back(list_of(slot.steps, step_json));
   Slot plain;
   plain.tile = slot.tile;
   plain.waits = slot.waits;
+  plain.steps = slot.steps;
   if (slot == plain) return json;
   plain.signals = slot.signals;
   if (slot == plain) {
@@ -94,10 +102,10 @@ Json sum_json(const Sum& sum) {
                        {"order", sum_order_json(sum.order)}});
 }
 
-Json program_json(const RankProgram& program) {
+Json program_json(const RankProgram& program, bool with_steps) {
   return Json::object({{"start_signals", integers(program.start_signals)},
                        {"queues", list_of(program.queues, queue_json)},
-                       {"slots", list_of(program.slots, slot_json)},
+                       {"slots", list_of(program.slots, [&](const Slot& slot) { return slot_json(slot, with_steps); })},
                        {"completion_waits", waits_json(program.completion_waits)},
                        {"completion_signals", integers(program.completion_signals)}});
 }
@@ -107,9 +115,16 @@ Json accesses_json(const std::vector<TileAccess>& accesses) {
   return list_of(accesses, [](const TileAccess& a) { return Json::array({a.buffer, region_json(a.region)}); });
 }
 
+/// A piece is [loop, begin, end, reads].
+Json piece_json(const LoopPiece& piece) {
+  return Json::array({piece.loop, piece.begin, piece.end, accesses_json(piece.reads)});
+}
+
 Json tile_json(const Tile& tile) {
-  return Json::object(
-      {{"index", integers(tile.index)}, {"reads", accesses_json(tile.reads)}, {"writes", accesses_json(tile.writes)}});
+  return Json::object({{"index", integers(tile.index)},
+                       {"reads", accesses_json(tile.reads)},
+                       {"writes", accesses_json(tile.writes)},
+                       {"pieces", list_of(tile.pieces, piece_json)}});
 }
 
 Json buffer_json(const Buffer& buffer) {
@@ -145,19 +160,21 @@ Json scalar_json(const Scalar& scalar) {
 Json kernel_json(const KernelPart& kernel) {
   Json arguments = Json::object();
   for (const auto& [name, value] : kernel.arguments) arguments.set(name, scalar_json(value));
-  return Json::object({{"file", kernel.file},
-                       {"function", kernel.function},
-                       {"fused_function", kernel.fused_function},
-                       {"fused_hash", content_hash(kernel.fused_source)},
-                       {"arguments", std::move(arguments)},
-                       {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
-                       {"extents", integers(kernel.extents)},
-                       {"persistent", kernel.persistent},
-                       {"grid", integers(kernel.grid)},
-                       {"warps", kernel.warps},
-                       {"stages", kernel.stages},
-                       {"local_source", kernel.local_source},
-                       {"fused_source", kernel.fused_source}});
+  return Json::object(
+      {{"file", kernel.file},
+       {"function", kernel.function},
+       {"fused_function", kernel.fused_function},
+       {"fused_hash", content_hash(kernel.fused_source)},
+       {"arguments", std::move(arguments)},
+       {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
+       {"extents", integers(kernel.extents)},
+       {"streamed_loops", list_of(kernel.streamed_loops, [](const std::string& axis) { return Json(axis); })},
+       {"persistent", kernel.persistent},
+       {"grid", integers(kernel.grid)},
+       {"warps", kernel.warps},
+       {"stages", kernel.stages},
+       {"local_source", kernel.local_source},
+       {"fused_source", kernel.fused_source}});
 }
 
 Json plan_json(const Plan& plan) {
@@ -171,7 +188,9 @@ Json plan_json(const Plan& plan) {
                        {"signals", list_of(plan.signals, signal_json)},
                        {"tiles", list_of(plan.tiles, tile_json)},
                        {"sums", list_of(plan.sums, sum_json)},
-                       {"programs", list_of(plan.programs, program_json)}});
+                       {"programs", list_of(plan.programs, [&](const RankProgram& program) {
+                          return program_json(program, !plan.kernel.streamed_loops.empty());
+                        })}});
 }
 
 // ---------------------------------------------------------------------------------------------------- reading
@@ -308,6 +327,8 @@ class PlanParser {
     }
     for (const Json& axis : reader.array("axes")) part.axes.push_back(expect_string(file_, axis, "axis"));
     part.extents = integers(reader.required("extents"), "extents");
+    for (const Json& axis : reader.array("streamed_loops"))
+      part.streamed_loops.push_back(expect_string(file_, axis, "the axis of a streamed loop"));
     part.persistent = boolean(reader, "persistent");
     part.grid = grid(reader.required("grid"), part.persistent);
     part.warps = in_range(reader.required("warps"), "'warps'", 1, 32);
@@ -419,17 +440,38 @@ class PlanParser {
     plan_.sums.push_back(std::move(sum));
   }
 
+  std::vector<LoopStep> steps(const Json& value, std::size_t pieces) const {
+    std::vector<LoopStep> list;
+    for (const Json& item : expect_array(file_, value, "steps")) {
+      const std::vector<Json>& pair = tuple(item, "step", 2);
+      list.push_back({index(pair[0], "the step's piece", pieces), waits(pair[1])});
+    }
+    return list;
+  }
+
+  LoopPiece piece(const Json& value) const {
+    const std::vector<Json>& parts = tuple(value, "piece", 4);
+    LoopPiece piece;
+    piece.loop = index(parts[0], "the piece's loop", plan_.kernel.streamed_loops.size());
+    piece.begin = in_range64(parts[1], "the piece's first iteration", 0, kMostIterations);
+    piece.end = in_range64(parts[2], "the piece's past-the-last iteration", piece.begin + 1, kMostIterations);
+    piece.reads = accesses(parts[3]);
+    return piece;
+  }
+
   Slot slot(const Json& value) const {
     const std::vector<Json>& parts = expect_array(file_, value, "slot");
-    if (parts.size() != 3) tuple(value, "slot", 2);
+    const std::size_t plain = plan_.kernel.streamed_loops.empty() ? 2 : 3;
+    if (parts.size() != plain + 1) tuple(value, "slot", plain);
     Slot slot;
     slot.tile = index(parts[0], "the slot's tile", plan_.tiles.size());
     slot.waits = waits(parts[1]);
-    if (parts.size() == 2) return slot;
+    if (plain == 3) slot.steps = steps(parts[2], plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces.size());
+    if (parts.size() == plain) return slot;
     if (!slots_raise(plan_))
-      throw UserError(file_.locate(parts[2].offset()), "a slot with sums or signals, but no output leaves its rank",
+      throw UserError(file_.locate(parts.back().offset()), "a slot with sums or signals, but no output leaves its rank",
                       "remove them");
-    JsonReader reader(file_, parts[2], "slot");
+    JsonReader reader(file_, parts.back(), "slot");
     slot.signals = signals(reader.required("signals"));
     const int reduced = reduced_buffer(plan_);
     if (reduced < 0 || reader.optional("kept") == nullptr) {  // nothing to do with a sum
@@ -482,6 +524,7 @@ class PlanParser {
                          fmt::format("the kernel has {} axes", plan_.kernel.axes.size()));
     tile.reads = accesses(reader.required("reads"));
     tile.writes = accesses(reader.required("writes"));
+    for (const Json& item : reader.array("pieces")) tile.pieces.push_back(piece(item));
     reader.finish();
     plan_.tiles.push_back(std::move(tile));
   }
