@@ -3,9 +3,9 @@
 
 Each row is from one run, the last one that has it; runs are told apart in the list of machines.
 """
+import argparse
 import json
 import pathlib
-import sys
 
 import figures
 import rows
@@ -31,7 +31,7 @@ def merged(documents):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    document = merged([json.loads(pathlib.Path(path).read_text()) for path in sys.argv[1:]])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", type=pathlib.Path, help="what operators.py --json wrote")
+    document = merged([json.loads(path.read_text()) for path in parser.parse_args().results])
     print(figures.markdown_report(document, rows.KINDS, rows.TABLE), end="")

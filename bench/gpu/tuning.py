@@ -139,12 +139,22 @@ def read_local_products(path=LOCAL_PRODUCTS):
     it."""
     path = pathlib.Path(path)
     found = {}
-    for size, (configuration, splits) in (gemm_kernels.read_table(path) if path.exists() else {}).items():
-        if splits == 1 and configuration.kernel in ("gemm", "gemm_two_widths"):
+    for size, configuration in (gemm_kernels.read_table(path) if path.exists() else {}).items():
+        if configuration.kernel in ("gemm", "gemm_two_widths"):
             blocks = configuration.constants()
             found[size] = tile(configuration.kernel, blocks["BLOCK_M"], blocks["BLOCK_N"], blocks.get("EXTRA_N", 0),
                                blocks["BLOCK_K"], configuration.warps, configuration.stages, configuration.per_sm)
     return found
+
+
+FINALISTS = 4
+
+
+def finalists(tried, within=0.03):
+    """Of what a search tried ({choice: us}), the fastest few that are close enough to the best for the order in which
+    they were measured to have decided."""
+    timed = sorted(((us, choice.name, choice) for choice, us in tried.items() if us is not None))
+    return [choice for us, _, choice in timed[:FINALISTS] if us <= timed[0][0] * (1 + within)]
 
 
 FAILURES = 4  # of a search with no success: what fails is not the choice
@@ -228,11 +238,12 @@ def sort_key(name):
     return kind, ranks, size
 
 
-def choose(row, ranks, sms, tuned):
+def choose(row, ranks, sms, tuned, products=None):
     """The measured choice for this size, else that of the nearest measured size of the same operator and number of
-    ranks (distance between the logarithms of M, N, K, at most a factor of two over all), else the default. Returns
-    (choice, where it is from). `sms` are the most that a rank can have here: a choice with more was measured
-    elsewhere, and is lowered."""
+    ranks (distance between the logarithms of M, N, K, at most a factor of two over all), else the default; one that was
+    not measured for this very size gets the tile of the fastest product alone, if `products` (read_local_products())
+    knows it: how tiles fill rounds depends on the size. Returns (choice, where it is from). `sms` are the most that a
+    rank can have here: a choice with more was measured elsewhere, and is lowered."""
 
     def lowered(choice):
         return replace(choice, sms=min(choice.sms, sms))
@@ -245,6 +256,10 @@ def choose(row, ranks, sms, tuned):
         return lowered(tuned[key(row, ranks)]), "measured"
     near = [name for name in tuned if parse_key(name)[0] == row.kind and parse_key(name)[2] == ranks]
     nearest = min(near, key=lambda name: (distance(name), name), default=None)
+    choice, source = default_choice(row, ranks, sms), "default"
     if nearest and distance(nearest) <= 1 and fits(tuned[nearest], row, ranks):
-        return lowered(tuned[nearest]), f"as {nearest}"
-    return default_choice(row, ranks, sms), "default"
+        choice, source = lowered(tuned[nearest]), f"as {nearest}"
+    product = (products or {}).get((row.M, row.N, row.K))
+    if product and (row.kind, product(choice).kernel) in OPERATOR_FILES and fits(product(choice), row, ranks):
+        choice, source = product(choice), f"{source}, tile of the product alone"
+    return choice, source

@@ -57,6 +57,8 @@ _FAILING = {
     "operator_bind": [_OPERATOR, _TEXT, ctypes.POINTER(DLTensor)],
     "operator_view": [_OPERATOR, _TEXT, ctypes.c_int, _OUT],
     "operator_call": [_OPERATOR, ctypes.c_void_p],
+    "operator_prepare_local": [_OPERATOR],
+    "operator_call_local": [_OPERATOR, ctypes.c_void_p],
     "operator_status": [_OPERATOR],
     "operator_synchronize": [_OPERATOR],
 }

@@ -94,6 +94,7 @@ class Operator:
         except BaseException:
             self.close()
             raise
+        self._local_is_prepared = False
         self._call = _library.library.syncopate_operator_call
         self._error, self._current_stream = ctypes.c_void_p(), _current_stream(torch)
         self._error_place = ctypes.byref(self._error)
@@ -206,9 +207,7 @@ class Operator:
         # The host's time counts here, to the microsecond.
         for name, tensor in tensors.items():
             if name in self._local:
-                bound = self._bound.get(name)
-                if bound is None or bound[1] is not tensor or bound[0] != self._identity(tensor):
-                    self._bind(name, tensor)
+                self._use(name, tensor)
             else:
                 self._fill(name, tensor)
         if len(self._bound) < len(self._local):
@@ -220,6 +219,27 @@ class Operator:
             outputs = tuple(self.output(name) for name in self._outputs)
             self._returned = outputs[0] if len(outputs) == 1 else outputs
         return self._returned
+
+    def local(self, **tensors):
+        """One launch of the local kernel alone on torch's current stream, over the whole tensors as they lie in buffer():
+        nothing is gathered before and nothing summed up after. Not collective. Tensors that are not symmetric may be passed,
+        as to a call. The first launch compiles the kernel or takes it from the cache, so make one before a capture.
+        """
+        for name, tensor in tensors.items():
+            if self._known(name) and name not in self._local:
+                raise Error(f"tensor {name} lives in the operator's memory, where transfers reach it; "
+                            f"fill buffer('{name}') and do not pass it")
+            self._use(name, tensor)
+        self._bind_outputs()
+        if not self._local_is_prepared:
+            _library.call("operator_prepare_local", self._handle)
+            self._local_is_prepared = True
+        _library.call("operator_call_local", self._handle, self._current_stream(self.device.index))
+
+    def _use(self, name, tensor):
+        bound = self._bound.get(name)
+        if bound is None or bound[1] is not tensor or bound[0] != self._identity(tensor):
+            self._bind(name, tensor)
 
     def _bind_outputs(self):
         """Gives local outputs that were never passed memory of torch's."""

@@ -7,11 +7,16 @@ cd "$(dirname "$0")/../.."
 build=${1:-build/release}
 to=.deps/offline
 
-[ -e "$build/python/syncopate/libsyncopate.so" ] || { echo "pack: syncopate_python is not built in $build" >&2; exit 1; }
+[ -d "$build" ] || { echo "pack: there is no build folder $build: build one (cmake --preset release), or name another" >&2; exit 1; }
+for target in "syncopate_python python/syncopate/libsyncopate.so" "syncopate syncopate" \
+              "cuda_gpu_test tests/cuda/cuda_gpu_test" "launch_cost bench/launch_cost"; do
+  [ -e "$build/${target#* }" ] && continue
+  echo "pack: $build/${target#* } is missing: build it with  cmake --build $build --target ${target% *}" >&2
+  exit 1
+done
 rm -rf "$to/bin" "$to/lib"
 mkdir -p "$to/bin" "$to/lib"
 for binary in "$build/syncopate" "$build/tests/cuda/cuda_gpu_test" "$build/bench/launch_cost"; do
-  [ -x "$binary" ] || { echo "pack: $binary is not built" >&2; exit 1; }
   strip -o "$to/bin/$(basename "$binary")" "$binary"
   # The C and C++ runtimes stay behind: a newer system has newer ones, which serve older binaries. There may be no others.
   ldd "$binary" | awk '$2 == "=>" { print $3 }' |

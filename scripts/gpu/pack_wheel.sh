@@ -5,6 +5,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 to=.deps/offline/python
+if [ $# -gt 0 ] && [ ! -e "$1/python/syncopate/libsyncopate.so" ]; then
+  echo "pack: $1/python/syncopate/libsyncopate.so is missing: build it with  cmake --build $1 --target syncopate_python" >&2
+  exit 1
+fi
 rm -rf "$to"
 mkdir -p "$to"
 if [ $# -gt 0 ]; then

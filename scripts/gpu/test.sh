@@ -5,6 +5,11 @@
 # or all runs were not run, for want of a GPU, say.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
+for packed in .deps/offline/bin/syncopate .deps/offline/bin/cuda_gpu_test .deps/offline/python/syncopate; do
+  [ -e "$packed" ] && continue
+  echo "test: $packed is missing: run scripts/gpu/pack.sh where Syncopate is built, and carry .deps/offline here" >&2
+  exit 1
+done
 out=${OUT:-out/gpu}
 mkdir -p "$out"
 export OUT=$out

@@ -3,6 +3,10 @@
 # python.log in ${OUT:-out/gpu}. Arguments name tests, e.g. OneGpuForBoth.test_right. Exits 1 if anything failed.
 set -uo pipefail
 cd "$(dirname "$0")/../.."
+[ -e .deps/offline/python/syncopate ] || {
+  echo "test_python: .deps/offline/python is missing: run scripts/gpu/pack_wheel.sh where Syncopate is built, and carry it here" >&2
+  exit 1
+}
 out=${OUT:-out/gpu}
 mkdir -p "$out"
 export PYTHONPATH=$PWD/.deps/offline/python PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1

@@ -29,6 +29,11 @@ syncopate_error describe_current() {
   }
 }
 
+/// No error has no text.
+const char* text_of(const syncopate_error* error, std::string syncopate_error::* part) {
+  return error == nullptr ? "" : (error->*part).c_str();
+}
+
 }  // namespace
 
 syncopate_code report(syncopate_error** error) noexcept {
@@ -56,15 +61,21 @@ char* new_text(std::string_view text) {
 
 }  // namespace syncopate::capi
 
+using syncopate::capi::text_of;
+
 int syncopate_abi_version() { return SYNCOPATE_ABI_VERSION; }
 const char* syncopate_version() { return SYNCOPATE_VERSION; }
 
-syncopate_code syncopate_error_code(const syncopate_error* error) { return error->code; }
-const char* syncopate_error_message(const syncopate_error* error) { return error->message.c_str(); }
-const char* syncopate_error_problem(const syncopate_error* error) { return error->problem.c_str(); }
-const char* syncopate_error_remedy(const syncopate_error* error) { return error->remedy.c_str(); }
-const char* syncopate_error_file(const syncopate_error* error) { return error->where.file.c_str(); }
-int syncopate_error_line(const syncopate_error* error) { return error->where.line; }
-int syncopate_error_column(const syncopate_error* error) { return error->where.column; }
+syncopate_code syncopate_error_code(const syncopate_error* error) {
+  return error == nullptr ? SYNCOPATE_OK : error->code;
+}
+const char* syncopate_error_message(const syncopate_error* error) { return text_of(error, &syncopate_error::message); }
+const char* syncopate_error_problem(const syncopate_error* error) { return text_of(error, &syncopate_error::problem); }
+const char* syncopate_error_remedy(const syncopate_error* error) { return text_of(error, &syncopate_error::remedy); }
+const char* syncopate_error_file(const syncopate_error* error) {
+  return error == nullptr ? "" : error->where.file.c_str();
+}
+int syncopate_error_line(const syncopate_error* error) { return error == nullptr ? 0 : error->where.line; }
+int syncopate_error_column(const syncopate_error* error) { return error == nullptr ? 0 : error->where.column; }
 void syncopate_error_free(syncopate_error* error) { delete error; }
 void syncopate_text_free(char* text) { std::free(text); }

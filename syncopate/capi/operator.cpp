@@ -9,6 +9,7 @@
 #include "syncopate/capi/plan.h"
 #include "syncopate/capi/tensors.h"
 #include "syncopate/core/text.h"
+#include "syncopate/cuda/local_kernel.h"
 #include "syncopate/cuda/peer_group.h"
 #include "syncopate/cuda/rank_on_gpu.h"
 
@@ -22,12 +23,15 @@ struct Prepared {
       : plan(std::move(the_plan)),
         gpu(std::move(driver), asked.device),
         rank(*plan, asked.rank, gpu, options),
-        group(rank, asked.ranks_on_device) {}
+        group(rank, asked.ranks_on_device),
+        compile(options.compile) {}
 
   std::shared_ptr<const Plan> plan;
   cuda::Gpu gpu;
   cuda::RankOnGpu rank;
   cuda::PeerGroup group;
+  cuda::CompileOptions compile;
+  std::optional<cuda::LocalKernel> local;  ///< once it has been asked for
 };
 
 /// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU.
@@ -52,6 +56,7 @@ class ContextKept {
 cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
   cuda::RankOptions rank;
   rank.ranks_on_this_gpu = options.ranks_on_device;
+  rank.watching_streams = options.ranks_on_device;  // each group watches its own
   rank.time_limit = options.time_limit;
   rank.compile.python = options.python;
   rank.compile.cache = options.cache;
@@ -150,6 +155,7 @@ using namespace syncopate;
 using namespace syncopate::capi;
 
 void syncopate_operator_options_init(syncopate_operator_options* options) {
+  if (options == nullptr) return;
   *options = {};
   options->size = sizeof *options;
   options->ranks_on_device = 1;
@@ -233,6 +239,25 @@ syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syn
     if (op->without_memory > 0) throw_without_memory(on);
     on.gpu.make_current();
     throw_if_failed(on.group.call(static_cast<cuda::Stream>(stream)));
+  });
+}
+
+syncopate_code syncopate_operator_prepare_local(syncopate_operator* op, syncopate_error** error) {
+  return with_operator(op, error, [](Prepared& on) {
+    if (on.local) return;
+    const auto workers = static_cast<unsigned>(on.plan->workers);
+    on.local.emplace(*on.plan, on.gpu, on.compile, cuda::LocalLaunch{.most_blocks = workers});
+  });
+}
+
+syncopate_code syncopate_operator_call_local(syncopate_operator* op, void* stream, syncopate_error** error) {
+  return with_operator(op, error, [&](Prepared& on) {
+    if (!on.local)
+      throw UserError({}, "the local kernel is not prepared", "call syncopate_operator_prepare_local() first");
+    if (op->without_memory > 0) throw_without_memory(on);
+    std::vector<cuda::DevicePointer> buffers;
+    for (int i = 0; i < static_cast<int>(on.plan->buffers.size()); ++i) buffers.push_back(on.rank.buffer(i));
+    on.local->launch(static_cast<cuda::Stream>(stream), buffers);
   });
 }
 

@@ -113,6 +113,7 @@ syncopate_code syncopate_plan_verify(const syncopate_plan* plan, char** report, 
 }
 
 void syncopate_run_options_init(syncopate_run_options* options) {
+  if (options == nullptr) return;
   *options = {};
   options->size = sizeof *options;
   options->repeat = 1;

@@ -15,7 +15,8 @@
  * What is collective. syncopate_operator_connect(), every syncopate_operator_call() and syncopate_operator_destroy()
  * are to be made by all ranks, calls in the same number. None of them waits for the others on the host, with three
  * exceptions: connect() needs the handles of all ranks, which the caller exchanges; call() waits while 1024 calls are
- * under way; and destroy() waits some seconds for peers that may still use this rank's memory. Everything else is each rank's own affair.
+ * under way; and destroy() waits some seconds for peers that may still use this rank's memory. Everything else is each
+ * rank's own affair. A call beyond the number that another rank made before its destroy() fails on all ranks.
  */
 #ifndef SYNCOPATE_CAPI_SYNCOPATE_H
 #define SYNCOPATE_CAPI_SYNCOPATE_H
@@ -53,7 +54,7 @@ SYNCOPATE_API const char* syncopate_version(void);
 /* ---- errors and texts ---------------------------------------------------------------------------------------------
  */
 
-/** What these return lives as long as the error. */
+/** What these return lives as long as the error. NULL is no error: SYNCOPATE_OK, "" and 0. */
 SYNCOPATE_API syncopate_code syncopate_error_code(const syncopate_error* error);
 /** "file:line:column: what is wrong; what would be right". Never NULL. */
 SYNCOPATE_API const char* syncopate_error_message(const syncopate_error* error);
@@ -181,6 +182,16 @@ SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, con
  * all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
 SYNCOPATE_API syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syncopate_error** error);
 
+/** Compiles the plan's local kernel, or takes it from the cache, and loads it, unless that has been done. For
+ *  syncopate_operator_call_local(). Not collective; not while a stream is being captured. */
+SYNCOPATE_API syncopate_code syncopate_operator_prepare_local(syncopate_operator* op, syncopate_error** error);
+/** Gives `stream` one launch of the local kernel over the whole tensors of this rank as they lie there, on at most as
+ *  many thread blocks as the plan has workers: the computing half of the unfused operator, whose other half, transfers
+ *  and sums, is the caller's. Not collective, and nothing else of the operator knows of it: order it by streams
+ *  against calls, which use the same tensors, against other launches of it, and before destroy. May be captured. */
+SYNCOPATE_API syncopate_code syncopate_operator_call_local(syncopate_operator* op, void* stream,
+                                                           syncopate_error** error);
+
 /** Whether any rank's launch is known to have failed: SYNCOPATE_FAILED with the same message on every rank. Waits for
  *  nothing. */
 SYNCOPATE_API syncopate_code syncopate_operator_status(syncopate_operator* op, syncopate_error** error);
@@ -189,7 +200,8 @@ SYNCOPATE_API syncopate_code syncopate_operator_status(syncopate_operator* op, s
 SYNCOPATE_API syncopate_code syncopate_operator_synchronize(syncopate_operator* op, syncopate_error** error);
 
 /** Waits for this rank's calls, but not for replays of graphs: synchronize their streams first. Then waits, a few
- *  seconds at most, for the other ranks to let go of its memory. */
+ *  seconds at most, for the other ranks to let go of its memory: for those of other processes to be destroyed too, for
+ *  those of this process to have completed as many calls. What is not let go of by then is not freed. */
 SYNCOPATE_API void syncopate_operator_destroy(syncopate_operator* op);
 
 #ifdef __cplusplus

@@ -102,6 +102,9 @@ int find_buffer(const Plan& plan, const std::string& name) {
 void check_tensor(const Buffer& buffer, const DLTensor& tensor, int device) {
   if (!same(tensor.dtype, dlpack_type(buffer.dtype)))
     refuse(buffer, "dtype", syncopate::name_of(buffer.dtype), name_of(tensor.dtype), "convert it, or compile for it");
+  if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
+    refuse(buffer, "shape", to_string(buffer.shape), tensor.ndim < 0 ? "a negative number of dimensions" : "NULL",
+           "fill the whole struct");
   const Shape shape(tensor.shape, tensor.shape + tensor.ndim);
   if (shape != buffer.shape)
     refuse(buffer, "shape", to_string(buffer.shape), to_string(shape), "a plan is compiled for one shape");

@@ -13,8 +13,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
+#include "syncopate/cli/schedule_command.h"
 #include "syncopate/core/files.h"
 #include "syncopate/cuda/doctor.h"
 #include "syncopate/cuda/profile.h"
@@ -53,6 +55,13 @@ class SignalsHeld {
  private:
   sigset_t before_{};
 };
+
+void write_file(const std::string& path, const std::string& text) {
+  const SignalsHeld held;
+  FileTransaction files;
+  files.write(path, text);
+  files.commit();
+}
 
 struct Options {
   std::string path;
@@ -215,12 +224,7 @@ int profile(Options options) {
     return 1;
   }
   fmt::print("{}", to_text(plan, profile));
-  if (!options.json.empty()) {
-    const SignalsHeld held;
-    FileTransaction files;
-    files.write(options.json, to_json(plan, profile));
-    files.commit();
-  }
+  if (!options.json.empty()) write_file(options.json, to_json(plan, profile));
   return 0;
 }
 
@@ -329,6 +333,8 @@ int dispatch(int argc, char** argv) {
   add_operator_options(*show_command, options, true);
   show_command->footer("Example:\n  syncopate show operators/ag_gemm.toml --set communicate.a.algorithm=ring");
 
+  const std::function<int()> schedule = add_schedule_command(app, write_file);
+
   CLI::App* doctor_command = app.add_subcommand("doctor", "what this machine has, and what of Syncopate works here");
   doctor_command->add_option("--python", options.gpu.compile.python, "a Python that may have Triton (python3)")
       ->type_name("PATH");
@@ -343,6 +349,7 @@ int dispatch(int argc, char** argv) {
     fmt::print("{}", cuda::doctor({.python = options.gpu.compile.python}));
     return 0;
   }
+  if (app.got_subcommand("schedule")) return schedule();
   if (compile_command->parsed()) return compile(options);
   if (verify_command->parsed()) return verify(options);
   if (run_command->parsed()) {

@@ -53,6 +53,7 @@ void FileTransaction::write(const std::string& path, std::string_view text) {
   const fs::path target(path);
   std::error_code code;
   if (fs::is_directory(target, code)) throw UserError({path}, "is a folder", "a file must be written there");
+  code.clear();  // a target that is not there yet is no failure
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), code);
   if (code)
     throw UserError({path}, fmt::format("its folder cannot be made ({})", code.message()), "choose another --out");

@@ -29,7 +29,15 @@ constexpr int kMessages = 2 * kBoardRanks;
 /// New memory is all zeros, which is the beginning state of every member.
 struct Board::Page {
   std::atomic<int> arrived;
-  std::array<std::atomic<bool>, kBoardRanks> there;
+  struct Rank {
+    std::atomic<bool> there;
+    std::atomic<bool> left;
+    std::atomic<bool> captured;
+    std::atomic<std::int64_t> given;
+    std::atomic<std::int64_t> ended;
+  };
+  std::array<Rank, kBoardRanks> ranks;
+  Rank& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
   /// A failure is written to a message of its own first and published then: whoever dies while writing keeps nobody
   /// from telling of another one.
   struct Message {
@@ -43,7 +51,8 @@ struct Board::Page {
 
 namespace {
 
-static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free,
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+                  std::atomic<std::int64_t>::is_always_lock_free,
               "atomics between processes must not need a lock");
 
 [[noreturn]] void throw_system(const std::string& name, std::string_view doing) {
@@ -125,13 +134,29 @@ void Board::unlink() {
 }
 
 int Board::arrive(int rank) {
-  page_->there[static_cast<std::size_t>(rank)] = true;
+  page_->at(rank).there = true;
   return ++page_->arrived;
 }
 
-void Board::leave(int rank) { page_->there[static_cast<std::size_t>(rank)] = false; }
+void Board::leave(int rank) {
+  page_->at(rank).there = false;
+  page_->at(rank).left = true;
+}
 
-bool Board::is_there(int rank) const { return page_->there[static_cast<std::size_t>(rank)]; }
+bool Board::is_there(int rank) const { return page_->at(rank).there; }
+bool Board::has_left(int rank) const { return page_->at(rank).left; }
+
+void Board::note_given(int rank, std::int64_t launches) { page_->at(rank).given = launches; }
+void Board::note_ended(int rank, std::int64_t launches) {
+  std::atomic<std::int64_t>& ended = page_->at(rank).ended;
+  std::int64_t seen = ended;
+  while (seen < launches && !ended.compare_exchange_weak(seen, launches)) {
+  }
+}
+void Board::note_captured(int rank) { page_->at(rank).captured = true; }
+std::int64_t Board::given(int rank) const { return page_->at(rank).given; }
+std::int64_t Board::ended(int rank) const { return page_->at(rank).ended; }
+bool Board::captured(int rank) const { return page_->at(rank).captured; }
 
 void Board::fail(std::string_view message) {
   if (page_->first != 0) return;

@@ -2,6 +2,7 @@
 // first failure anywhere is written there once, so that every rank reports the same one.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -34,6 +35,16 @@ class Board {
   void leave(int rank);
   /// Joined, and not left yet.
   bool is_there(int rank) const;
+  bool has_left(int rank) const;
+
+  /// How many launches a rank has given to its GPU, and how many of them have ended as far as it has seen. A rank whose
+  /// call a caller captured says so: replays are not seen, and its number of launches is anything from then on.
+  void note_given(int rank, std::int64_t launches);
+  void note_ended(int rank, std::int64_t launches);
+  void note_captured(int rank);
+  std::int64_t given(int rank) const;
+  std::int64_t ended(int rank) const;
+  bool captured(int rank) const;
 
   /// Only the first failure counts; texts of more than 4000 bytes are cut. A process that dies in here does not keep
   /// the others from telling of a failure.

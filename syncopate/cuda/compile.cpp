@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kCacheVersion = 1;
+constexpr int kCacheVersion = 2;
 
 /// A new folder, removed with what is in it.
 class WorkFolder {
@@ -72,6 +72,19 @@ std::string bytes_of_hex(std::string_view hex) {
   return bytes;
 }
 
+DescriptorParameter parse_descriptor(const SourceFile& file, const Json& json) {
+  JsonReader reader(file, json, "descriptor");
+  DescriptorParameter descriptor;
+  descriptor.pointer = reader.string("pointer");
+  for (const Json& size : reader.array("shape")) descriptor.shape.push_back(expect_string(file, size, "a size"));
+  for (const Json& each : reader.array("strides")) descriptor.strides.push_back(expect_string(file, each, "a stride"));
+  for (const Json& size : reader.array("box")) descriptor.box.push_back(expect_integer(file, size, "a size"));
+  descriptor.swizzle = static_cast<int>(reader.integer("swizzle"));
+  descriptor.element_bytes = static_cast<int>(reader.integer("element_bytes"));
+  reader.finish();
+  return descriptor;
+}
+
 CompiledKernel parse_result(const std::string& path, const std::string& text) {
   const SourceFile file(path, text);
   const Json json = parse_json(file);
@@ -83,6 +96,9 @@ CompiledKernel parse_result(const std::string& path, const std::string& text) {
   kernel.scratch_bytes = static_cast<int>(reader.integer("scratch_bytes"));
   for (const Json& name : reader.array("parameters"))
     kernel.parameters.push_back(expect_string(file, name, "a parameter"));
+  for (const Json& descriptor : reader.array("descriptors"))
+    kernel.descriptors.push_back(parse_descriptor(file, descriptor));
+  kernel.hoist_refused = reader.integer("hoist_refused") != 0;
   const std::string image = reader.string("image");
   if (image.empty() || image.size() % 2 != 0 || image.find_first_not_of("0123456789abcdef") != std::string::npos)
     throw UserError({path}, "the kernel's image is not hexadecimal", "delete the file");
@@ -117,41 +133,60 @@ std::string remedy_with(const std::string& version) {
                      remedy);
 }
 
+bool succeeded(const ProcessResult& child) { return !child.timed_out && child.signal == 0 && child.exit_code == 0; }
+
 void check_child(const ProcessResult& child, const std::string& kernel, const std::string& version,
                  const CompileOptions& options) {
+  if (succeeded(child)) return;
   std::string what;
   if (child.timed_out) {
     what = fmt::format("Triton took longer than {} s", std::chrono::duration<double>(options.limit).count());
   } else if (child.signal != 0) {
     what = fmt::format("Triton's compiler died of {}", strsignal(child.signal));
-  } else if (child.exit_code != 0) {
-    what = "Triton could not compile it";
   } else {
-    return;
+    what = "Triton could not compile it";
   }
   throw UserError({kernel}, fmt::format("{}:\n{}", what, last_lines(child.output, 20)), remedy_with(version));
 }
 
-std::string compile_in_child(const std::string& source, const std::string& request, const std::string& label,
-                             const std::string& version, const CompileOptions& options) {
+/// Gives `result` if the child succeeds.
+ProcessResult run_child(const std::string& source, Json request, bool hoist, const CompileOptions& options,
+                        std::string& result) {
+  request.set("hoist", hoist);
   const WorkFolder folder;
   FileTransaction files;
   files.write(folder.path("kernel.py"), source);
-  files.write(folder.path("request.json"), request);
-  files.write(folder.path("compile_child.py"), compile_child());
+  files.write(folder.path("request.json"), request.dump());
+  files.write(folder.path("compile_child.py"), compile_child_py());
+  files.write(folder.path("hoist.py"), hoist_py());
   files.commit();
-  check_child(run_process({options.python, "compile_child.py"}, folder.path(), options.limit), label, version, options);
-  return read_file(folder.path("result.json"));
+  ProcessResult child = run_process({options.python, "compile_child.py"}, folder.path(), options.limit);
+  if (succeeded(child)) result = read_file(folder.path("result.json"));
+  return child;
+}
+
+std::string compile_in_child(const std::string& source, const Json& request, const std::string& label,
+                             const std::string& version, const CompileOptions& options) {
+  std::string result;
+  ProcessResult child = run_child(source, request, true, options, result);
+  // Hoisting may be to blame. If it is not, what Triton says now is about the text that the user knows.
+  if (!succeeded(child) && !child.timed_out && source.find("make_tensor_descriptor") != std::string::npos)
+    child = run_child(source, request, false, options, result);
+  check_child(child, label, version, options);
+  return result;
 }
 
 }  // namespace
 
-std::string triton_version(const std::string& python) {
-  const ProcessResult child = run_process({python, "-c", "import importlib.metadata as m; print(m.version('triton'))"},
-                                          ".", std::chrono::minutes(1));
+std::string package_version(const std::string& python, const std::string& package) {
+  const ProcessResult child =
+      run_process({python, "-c", fmt::format("import importlib.metadata as m; print(m.version('{}'))", package)}, ".",
+                  std::chrono::minutes(1));
   if (child.exit_code != 0) return {};
   return child.output.substr(0, child.output.find('\n'));
 }
+
+std::string triton_version(const std::string& python) { return package_version(python, "triton"); }
 
 CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOptions& options) {
   const bool fused = text == KernelText::fused;
@@ -161,8 +196,8 @@ CompiledKernel compile_kernel(const Plan& plan, KernelText text, const CompileOp
   if (version.empty())
     throw UserError({options.python}, "this Python has no Triton",
                     fmt::format("install Triton {} for it, or name another Python with --python", kTestedTriton));
-  const std::string request = request_json(function, signature_of(plan, text), plan.kernel, options).dump();
-  const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request, source));
+  const Json request = request_json(function, signature_of(plan, text), plan.kernel, options);
+  const std::string key = content_hash(fmt::format("{}\n{}\n{}\n{}", kCacheVersion, version, request.dump(), source));
   const std::string path = (fs::path(options.cache) / (key + ".json")).string();
   if (std::optional<CompiledKernel> kernel = cached(path)) return *std::move(kernel);
   const std::string result = compile_in_child(

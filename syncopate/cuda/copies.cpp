@@ -57,8 +57,8 @@ std::vector<Copy> copies_between(const Region& source, const Shape& source_shape
   return copies;
 }
 
-Copy2dArguments copy_operation(const Copy& copy, DevicePointer source, DevicePointer destination,
-                               std::size_t element_bytes) {
+std::vector<Copy2dArguments> copy_operations(const Copy& copy, DevicePointer source, DevicePointer destination,
+                                             std::size_t element_bytes) {
   const auto bytes = [&](std::int64_t elements) { return static_cast<std::size_t>(elements) * element_bytes; };
   Copy2dArguments operation;
   operation.source = source + bytes(copy.source);
@@ -67,7 +67,16 @@ Copy2dArguments copy_operation(const Copy& copy, DevicePointer source, DevicePoi
   operation.destination_pitch = bytes(copy.destination_pitch);
   operation.width = bytes(copy.width);
   operation.height = static_cast<std::size_t>(copy.rows);
-  return operation;
+  if (operation.height == 1 || std::max(operation.source_pitch, operation.destination_pitch) <= kLargestPitch)
+    return {operation};
+  std::vector<Copy2dArguments> rows(operation.height, operation);
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    rows[row].source += row * operation.source_pitch;
+    rows[row].destination += row * operation.destination_pitch;
+    rows[row].source_pitch = rows[row].destination_pitch = 0;
+    rows[row].height = 1;
+  }
+  return rows;
 }
 
 void enqueue_copy(const Driver& driver, const Copy2dArguments& operation, Stream stream) {

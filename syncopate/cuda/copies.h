@@ -24,9 +24,13 @@ struct Copy {
 std::vector<Copy> copies_between(const Region& source, const Shape& source_shape, const Region& destination,
                                  const Shape& destination_shape);
 
-/// What the driver is told for one of them; a height of 1 is a run of bytes.
-Copy2dArguments copy_operation(const Copy& copy, DevicePointer source, DevicePointer destination,
-                               std::size_t element_bytes);
+/// The largest distance between rows that the driver takes (CU_DEVICE_ATTRIBUTE_MAX_PITCH), in bytes.
+inline constexpr std::size_t kLargestPitch = 0x7fffffff;
+
+/// What the driver is told for one of them: one operation, or, where rows are farther apart than it takes, one for each
+/// row. A height of 1 is a run of bytes.
+std::vector<Copy2dArguments> copy_operations(const Copy& copy, DevicePointer source, DevicePointer destination,
+                                             std::size_t element_bytes);
 void enqueue_copy(const Driver& driver, const Copy2dArguments& operation, Stream stream);
 
 }  // namespace syncopate::cuda

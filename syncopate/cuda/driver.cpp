@@ -34,6 +34,7 @@ void find_all(void* library, Driver& driver) {
   find(library, driver.device_total_memory, "cuDeviceTotalMem_v2");
   find(library, driver.device_get_uuid, "cuDeviceGetUuid_v2");
   find(library, driver.device_can_access_peer, "cuDeviceCanAccessPeer");
+  find(library, driver.device_get_p2p_attribute, "cuDeviceGetP2PAttribute");
   find(library, driver.primary_context_retain, "cuDevicePrimaryCtxRetain");
   find(library, driver.primary_context_release, "cuDevicePrimaryCtxRelease_v2");
   find(library, driver.context_set_current, "cuCtxSetCurrent");
@@ -79,6 +80,7 @@ void find_all(void* library, Driver& driver) {
   find(library, driver.module_unload, "cuModuleUnload");
   find(library, driver.module_get_function, "cuModuleGetFunction");
   find(library, driver.function_set_attribute, "cuFuncSetAttribute");
+  find(library, driver.tensor_map_encode_tiled, "cuTensorMapEncodeTiled");
   find(library, driver.occupancy, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
   find(library, driver.launch_kernel, "cuLaunchKernel");
 }
@@ -124,6 +126,12 @@ int Driver::count() const {
 int Driver::attribute(DeviceAttribute attribute, Device device) const {
   int value = 0;
   check(device_get_attribute(&value, static_cast<int>(attribute), device), "reading a property of the GPU");
+  return value;
+}
+
+int Driver::attribute(PeerAttribute attribute, Device from, Device to) const {
+  int value = 0;
+  check(device_get_p2p_attribute(&value, static_cast<int>(attribute), from, to), "reading a property of a link");
   return value;
 }
 

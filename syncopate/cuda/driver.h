@@ -44,6 +44,12 @@ enum class DeviceAttribute : int {
   stream_memory_operations_64 = 122,
 };
 
+/// Of the way from one GPU to another (CUdevice_P2PAttribute).
+enum class PeerAttribute : int {
+  performance_rank = 1,  ///< relative, of the driver's own choice
+  native_atomics = 3,    ///< what kernels of the one add to memory of the other is added by its memory, as one step
+};
+
 enum class FunctionAttribute : int { dynamic_shared_bytes = 8 };
 
 inline constexpr unsigned kStreamNonBlocking = 1;  ///< not ordered with the legacy default stream
@@ -72,6 +78,11 @@ struct MemoryHandle {
   std::array<char, 64> bytes{};
 };
 inline constexpr unsigned kEnablePeerAccess = 1;  ///< of ipc_open_memory_handle
+
+/// CUtensorMap: a tensor descriptor, passed to a kernel by value.
+struct alignas(64) TensorMap {
+  std::array<std::uint64_t, 16> words{};
+};
 
 /// CUuuid.
 struct DeviceUuid {
@@ -127,6 +138,7 @@ struct Driver {
 
   int count() const;
   int attribute(DeviceAttribute attribute, Device device) const;
+  int attribute(PeerAttribute attribute, Device from, Device to) const;
   std::string name(Device device) const;
 
   Result (*init)(unsigned flags);
@@ -140,6 +152,7 @@ struct Driver {
   Result (*device_total_memory)(std::size_t* bytes, Device device);
   Result (*device_get_uuid)(DeviceUuid* uuid, Device device);
   Result (*device_can_access_peer)(int* can, Device device, Device peer);
+  Result (*device_get_p2p_attribute)(int* value, int attribute, Device from, Device to);
   Result (*primary_context_retain)(Context* context, Device device);
   Result (*primary_context_release)(Device device);
   Result (*context_set_current)(Context context);
@@ -188,6 +201,10 @@ struct Driver {
   Result (*module_unload)(Module module);
   Result (*module_get_function)(Function* function, Module module, const char* name);
   Result (*function_set_attribute)(Function function, int attribute, int value);
+  Result (*tensor_map_encode_tiled)(TensorMap* map, int type, unsigned rank, DevicePointer address,
+                                    const std::uint64_t* sizes, const std::uint64_t* strides, const std::uint32_t* box,
+                                    const std::uint32_t* element_strides, int interleave, int swizzle, int promotion,
+                                    int fill);
   Result (*occupancy)(int* blocks, Function function, int threads, std::size_t dynamic_shared_bytes);
   Result (*launch_kernel)(Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                           unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters,

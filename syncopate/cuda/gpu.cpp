@@ -4,6 +4,7 @@
 
 #include "syncopate/core/error.h"
 #include "syncopate/core/text.h"
+#include "syncopate/cuda/peer_access.h"
 
 namespace syncopate::cuda {
 
@@ -38,11 +39,7 @@ void Gpu::make_current() const {
 }
 
 void Gpu::enable_peer_access(const Gpu& peer) {
-  int can = 0;
-  driver_->check(driver_->device_can_access_peer(&can, device_, peer.device_), "asking for peer access");
-  if (can == 0)
-    throw UserError({}, fmt::format("GPU {} cannot reach the memory of GPU {}", ordinal_, peer.ordinal_),
-                    "use GPUs joined by NVLink or one PCIe switch, or run all ranks on one GPU with --share");
+  check_peer_access(*driver_, ordinal_, peer.ordinal_);
   make_current();
   const Result result = driver_->context_enable_peer_access(peer.context_, 0);
   if (result != kPeerAccessAlreadyEnabled)
@@ -94,6 +91,12 @@ Stream Gpu::make_stream(bool high_priority) {
                  "making a stream");
   streams_.push_back(stream);
   return stream;
+}
+
+void Gpu::destroy_stream(Stream stream) {
+  make_current();
+  std::erase(streams_, stream);
+  driver_->check(driver_->stream_destroy(stream), "ending a stream");
 }
 
 Event Gpu::make_event(bool timing) {

@@ -30,6 +30,7 @@ class Gpu {
 
   /// Calls below make it current for the calling thread; calls of the driver need it to be.
   void make_current() const;
+  /// Throws UserError if ranks on the two cannot work together (peer_access.h).
   void enable_peer_access(const Gpu& peer);
 
   DevicePointer allocate(std::size_t bytes, std::string_view purpose);
@@ -39,6 +40,8 @@ class Gpu {
   /// Host memory that copies can reach while kernels run.
   std::int64_t* allocate_host_words(std::size_t count);
   Stream make_stream(bool high_priority);
+  /// Of one that make_stream() has made, and on which nothing is under way.
+  void destroy_stream(Stream stream);
   Event make_event(bool timing = false);
   LoadedKernel load(const std::string& image, const std::string& name, int warps, int shared_bytes);
 

@@ -34,11 +34,19 @@ int buffer_of(const Plan& plan, const std::string& parameter) {
   return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
 }
 
+Names integers_of(const std::vector<ParameterType>& signature) {
+  Names integers;
+  for (const ParameterType& type : signature)
+    if (type.value && std::holds_alternative<std::int64_t>(*type.value))
+      integers[type.name] = std::get<std::int64_t>(*type.value);
+  return integers;
+}
+
 }  // namespace
 
-KernelArguments::KernelArguments(const Plan& plan, const std::vector<ParameterType>& signature,
+KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const std::vector<ParameterType>& signature,
                                  const CompiledKernel& kernel, const RuntimeValues& runtime, DevicePointer scratch)
-    : position_(plan.buffers.size(), -1) {
+    : driver_(driver), position_(plan.buffers.size(), -1) {
   namespace parameter = runtime_parameter;
   const std::map<std::string, std::uint64_t> given = {
       {parameter::kRank, bits_of(runtime.rank)},
@@ -70,14 +78,43 @@ KernelArguments::KernelArguments(const Plan& plan, const std::vector<ParameterTy
     }
   }
   check_internal(values_.size() == kernel.parameters.size(), "the compiled kernel has more parameters than the plan");
+  add_descriptors(plan, signature, kernel);
   values_.push_back(scratch);
   values_.push_back(0);  // of profiles
-  for (std::uint64_t& value : values_) pointers_.push_back(&value);
+  point();
+}
+
+void KernelArguments::add_descriptors(const Plan& plan, const std::vector<ParameterType>& signature,
+                                      const CompiledKernel& kernel) {
+  const Names sizes = integers_of(signature);
+  for (const DescriptorParameter& about : kernel.descriptors) {
+    const int buffer = buffer_of(plan, about.pointer);
+    check_internal(buffer >= 0, "a descriptor of something that is no tensor");
+    const MappedTensor tensor = mapped_tensor(plan, plan.buffer(buffer), about, sizes);
+    descriptors_.push_back({buffer, tensor, values_.size(), 0, {}});
+    for (const std::int64_t size : tensor.shape) values_.push_back(bits_of(static_cast<std::int32_t>(size)));
+    for (const std::int64_t stride : tensor.strides) values_.push_back(bits_of(stride));
+  }
+}
+
+/// When all values are there: they and the maps stay where they are from now on.
+void KernelArguments::point() {
+  auto descriptor = descriptors_.begin();
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (descriptor != descriptors_.end() && descriptor->position == i) pointers_.push_back(&(descriptor++)->map);
+    pointers_.push_back(&values_[i]);
+  }
 }
 
 void KernelArguments::set_buffer(int buffer, DevicePointer address) {
   const int position = position_[static_cast<std::size_t>(buffer)];
-  if (position >= 0) values_[static_cast<std::size_t>(position)] = address;
+  if (position < 0) return;
+  values_[static_cast<std::size_t>(position)] = address;
+  for (Descriptor& each : descriptors_) {
+    if (each.buffer != buffer || each.address == address) continue;
+    each.map = address == 0 ? TensorMap{} : make_tensor_map(driver_, each.tensor, address);
+    each.address = address;
+  }
 }
 
 }  // namespace syncopate::cuda

@@ -8,6 +8,7 @@
 #include "syncopate/cuda/compile.h"
 #include "syncopate/cuda/driver.h"
 #include "syncopate/cuda/signature.h"
+#include "syncopate/cuda/tensor_map.h"
 
 namespace syncopate::cuda {
 
@@ -27,22 +28,37 @@ struct RuntimeValues {
   DevicePointer peers = 0;
 };
 
-/// The arguments in the kernel's order, ready for the driver. Addresses of buffers are 0 until they are set.
+/// The arguments in the kernel's order, ready for the driver. Addresses of buffers are 0, and descriptors of them
+/// empty, until they are set.
 class KernelArguments {
  public:
-  /// `scratch` has kernel.scratch_bytes for each thread block.
-  KernelArguments(const Plan& plan, const std::vector<ParameterType>& signature, const CompiledKernel& kernel,
-                  const RuntimeValues& runtime, DevicePointer scratch);
+  /// `scratch` has kernel.scratch_bytes for each thread block. Throws UserError if a descriptor cannot have the sizes.
+  KernelArguments(const Driver& driver, const Plan& plan, const std::vector<ParameterType>& signature,
+                  const CompiledKernel& kernel, const RuntimeValues& runtime, DevicePointer scratch);
 
   KernelArguments(const KernelArguments&) = delete;
   KernelArguments& operator=(const KernelArguments&) = delete;
 
+  /// On a thread whose current context is the GPU's. Throws UserError if the driver can make no descriptor of it.
   void set_buffer(int buffer, DevicePointer address);
   /// Pointers to the values, for the driver; valid as long as this object stays where it is.
   void** pointers() { return pointers_.data(); }
 
  private:
-  std::vector<std::uint64_t> values_;  ///< each argument in 8 bytes of its own
+  struct Descriptor {
+    int buffer = -1;
+    MappedTensor tensor;
+    std::size_t position = 0;   ///< of the value that follows it, its first size
+    DevicePointer address = 0;  ///< that the map has
+    TensorMap map;
+  };
+
+  void add_descriptors(const Plan& plan, const std::vector<ParameterType>& signature, const CompiledKernel& kernel);
+  void point();
+
+  const Driver& driver_;
+  std::vector<Descriptor> descriptors_;
+  std::vector<std::uint64_t> values_;  ///< each argument but tensor maps, in 8 bytes of its own
   std::vector<int> position_;          ///< per buffer: its argument, or -1
   std::vector<void*> pointers_;
 };

@@ -44,6 +44,11 @@ bool LaunchRecord::all_ended() {
   return ended_ == given_;
 }
 
+std::int64_t LaunchRecord::ended() {
+  const std::lock_guard lock(mutex_);
+  return ended_;
+}
+
 std::optional<LaunchRecord::Clock::duration> LaunchRecord::oldest_at_work() {
   const std::lock_guard lock(mutex_);
   advance();

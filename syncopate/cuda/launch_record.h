@@ -24,6 +24,9 @@ class LaunchRecord {
 
   /// From any thread. Throws UserError with the driver's words if the GPU has failed.
   bool all_ended();
+  std::int64_t given() const { return given_; }
+  /// As of the last look.
+  std::int64_t ended();
   /// How long the oldest launch that has not ended has been at work; nothing if there is none, or it waits for what its
   /// stream held before. Counted from when this was first asked.
   std::optional<Clock::duration> oldest_at_work();

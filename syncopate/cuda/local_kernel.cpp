@@ -27,14 +27,14 @@ LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& optio
     : gpu_(gpu),
       kernel_(prepare_kernel(plan, KernelText::local, gpu, options, launch.compiled)),
       grid_(grid_of(plan, gpu, launch)),
-      arguments_(plan, kernel_.signature, *kernel_.compiled, {},
+      arguments_(gpu.driver(), plan, kernel_.signature, *kernel_.compiled, {},
                  gpu.allocate(blocks_of(grid_) * static_cast<std::size_t>(kernel_.compiled->scratch_bytes),
                               "tensor descriptors")) {}
 
 void LocalKernel::launch(Stream stream, const std::vector<DevicePointer>& buffers) {
+  gpu_.make_current();  // making tensor maps asks for it too
   for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer)
     arguments_.set_buffer(static_cast<int>(buffer), buffers[buffer]);
-  gpu_.make_current();
   cuda::launch(gpu_, kernel_, grid_, arguments_, stream);
 }
 

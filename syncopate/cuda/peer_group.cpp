@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +14,7 @@
 #include "syncopate/cuda/board.h"
 #include "syncopate/cuda/capture_mode.h"
 #include "syncopate/cuda/launch_record.h"
+#include "syncopate/cuda/peer_access.h"
 #include "syncopate/cuda/peer_handle.h"
 #include "syncopate/cuda/rank_watch.h"
 #include "syncopate/plan/plan_json.h"
@@ -65,13 +67,17 @@ struct PeerGroup::State {
   void look_on();
   bool look();
   bool is_alive(const PeerHandle& peer) const;
+  bool all_ended();
   std::string dead_peer() const;
+  std::string missing_peer() const;
+  void give(Stream stream);
   std::vector<int> reachable_peers() const;
   void look_at_peers();
   void fail(const std::string& message);
   void let_go();
   std::optional<std::string> told() const { return board ? board->failure() : std::nullopt; }
-  bool peers_have_left() const;
+  bool still_works(const PeerHandle& peer, bool failed) const;
+  bool peers_have_left(bool failed) const;
 
   RankOnGpu& rank;
   const Driver& driver;
@@ -134,17 +140,7 @@ DevicePointer PeerGroup::State::reach(const PeerHandle& peer) {
     throw UserError({}, fmt::format("the process of rank {} cannot be seen from that of rank {}", peer.rank, own.rank),
                     "it has ended, or the two are in different containers");
   rank.gpu().make_current();
-  if (other_gpu) {
-    Device mine = 0;
-    Device theirs = 0;
-    int can = 0;
-    driver.check(driver.device_get(&mine, rank.gpu().ordinal()), "looking for a GPU");
-    driver.check(driver.device_get(&theirs, ordinal), "looking for a GPU");
-    driver.check(driver.device_can_access_peer(&can, mine, theirs), "asking for peer access");
-    if (can == 0)
-      throw UserError({}, fmt::format("GPU {} cannot reach the memory of GPU {}", rank.gpu().ordinal(), ordinal),
-                      "use GPUs joined by NVLink or one PCIe switch");
-  }
+  if (other_gpu) check_peer_access(driver, rank.gpu().ordinal(), ordinal);
   DevicePointer address = 0;
   driver.check(driver.ipc_open_memory_handle(&address, peer.memory, kEnablePeerAccess),
                fmt::format("opening the memory of rank {}", peer.rank));
@@ -189,7 +185,7 @@ bool PeerGroup::State::look() {
     return false;
   }
   try {
-    const bool ended = launches.all_ended();
+    const bool ended = all_ended();
     if (auto dead = ended && !captured ? std::string() : dead_peer(); !dead.empty()) fail(dead);
     std::optional<std::string> missed;
     {
@@ -211,6 +207,12 @@ bool PeerGroup::State::look() {
   return false;
 }
 
+bool PeerGroup::State::all_ended() {
+  const bool ended = launches.all_ended();
+  if (board) board->note_ended(own.rank, launches.ended());
+  return ended;
+}
+
 bool PeerGroup::State::is_alive(const PeerHandle& peer) const {
   return same_process(peer, own) || process_start(peer.process) == peer.process_start;
 }
@@ -219,6 +221,16 @@ std::string PeerGroup::State::dead_peer() const {
   for (const PeerHandle& peer : peers)
     if (!is_alive(peer) && board->is_there(peer.rank))
       return fmt::format("rank {}: its process ({}) has died", peer.rank, peer.process);
+  return {};
+}
+
+/// A peer that has left and will not take part in this rank's next launch: its memory may be gone.
+std::string PeerGroup::State::missing_peer() const {
+  const std::int64_t next = board->given(own.rank) + 1;
+  for (const PeerHandle& peer : peers)
+    if (board->has_left(peer.rank) && !board->captured(peer.rank) && board->given(peer.rank) < next)
+      return fmt::format("rank {} has closed its operator before call {}, which rank {} makes", peer.rank, next,
+                         own.rank);
   return {};
 }
 
@@ -250,7 +262,7 @@ void PeerGroup::State::fail(const std::string& message) { board->fail(message); 
 void PeerGroup::State::let_go() {
   const auto deadline = Clock::now() + kLettingGo;
   try {
-    while (!launches.all_ended() && Clock::now() < deadline) {
+    while (!(all_ended() && rank.queues_ended()) && Clock::now() < deadline) {
       {
         const std::lock_guard lock(watch_mutex);
         watch.let_go();
@@ -259,19 +271,27 @@ void PeerGroup::State::let_go() {
     }
     const std::lock_guard lock(watch_mutex);
     watch.let_go();
-    if (!launches.all_ended()) rank.gpu().abandon();
+    if (!all_ended() || !rank.queues_ended()) rank.gpu().abandon();
   } catch (const std::exception&) {  // the GPU has failed: there is nothing to let go, and nothing to free
     rank.gpu().abandon();
   }
   released = true;
 }
 
-bool PeerGroup::State::peers_have_left() const {
-  for (const PeerHandle& peer : peers) {
-    const bool elsewhere = !same_process(peer, own);  // those of this process are its caller's affair
-    if (elsewhere && board->is_there(peer.rank) && is_alive(peer)) return false;
-  }
-  return true;
+/// Whether a rank of this process still has launches under way, or to come, that reach this rank's memory.
+bool PeerGroup::State::still_works(const PeerHandle& peer, bool failed) const {
+  if (board->has_left(peer.rank)) return false;
+  std::int64_t needed = board->given(peer.rank);
+  if (!failed && !captured && !board->captured(peer.rank)) needed = std::max(needed, board->given(own.rank));
+  return board->ended(peer.rank) < needed;
+}
+
+/// Ranks of this process may all be of one thread, which leaves them one after the other: only their launches count.
+bool PeerGroup::State::peers_have_left(bool failed) const {
+  return std::none_of(peers.begin(), peers.end(), [&](const PeerHandle& peer) {
+    if (peer.rank == own.rank) return false;
+    return same_process(peer, own) ? still_works(peer, failed) : board->is_there(peer.rank) && is_alive(peer);
+  });
 }
 
 PeerGroup::PeerGroup(RankOnGpu& rank, int ranks_on_device) {
@@ -305,30 +325,53 @@ void PeerGroup::connect(const std::vector<std::string>& handles) {
   state.onlooker = std::thread([&state] { state.look_on(); });
 }
 
+/// One launch that is not captured. If only part of it can be given, all ranks hear of it, and everything is let go.
+void PeerGroup::State::give(Stream stream) {
+  try {
+    rank.call(stream);
+  } catch (const std::exception& error) {
+    if (!rank.is_spent()) throw;
+    fail(fmt::format("rank {}: a launch could be given to its GPU in part only: {}", own.rank, error.what()));
+  }
+  try {
+    launches.end(stream);
+    board->note_given(own.rank, launches.given());
+  } catch (const std::exception& error) {  // nobody can see any more when it ends
+    fail(fmt::format("rank {}: {}", own.rank, error.what()));
+    rank.gpu().abandon();
+  }
+}
+
 std::optional<std::string> PeerGroup::call(Stream stream) {
   State& state = *state_;
   if (state.peers.empty())
     throw UserError({}, "this operator is not connected", "pass it the handles of all ranks first");
   if (auto failure = state.told()) return failure;
+  if (const std::string missing = state.missing_peer(); !missing.empty()) {
+    state.fail(missing);
+    return state.told();
+  }
   int capture = kCaptureNone;
   state.driver.check(state.driver.stream_is_capturing(stream, &capture), "asking whether a stream is being captured");
   if (capture != kCaptureNone) {
     state.rank.call(stream);
     state.captured = true;
+    state.board->note_captured(state.own.rank);
   } else {
     while (!state.launches.begin(stream)) {
       if (auto failure = state.told()) return failure;
       std::this_thread::sleep_for(milliseconds(1));
     }
-    state.rank.call(stream);
-    state.launches.end(stream);
+    state.give(stream);
   }
-  const std::lock_guard lock(state.mutex);
-  if (!state.under_way) {
-    state.under_way = true;
-    state.changed.notify_one();
+  {
+    const std::lock_guard lock(state.mutex);
+    if (!state.under_way) {
+      state.under_way = true;
+      state.changed.notify_one();
+    }
   }
-  return std::nullopt;
+  return state.told();
 }
 
 std::optional<std::string> PeerGroup::failure() {
@@ -354,7 +397,7 @@ std::optional<std::string> PeerGroup::synchronize() {
   const CapturesUndisturbed undisturbed(state.driver);
   state.rank.gpu().make_current();
   try {
-    while (!state.launches.all_ended() && !state.released) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    while (!state.all_ended() && !state.released) std::this_thread::sleep_for(std::chrono::microseconds(20));
   } catch (const UserError& error) {
     // A peer that died takes the GPU's work with it: the look-out may know that better than the driver.
     std::this_thread::sleep_for(2 * kBetweenLooks);
@@ -386,8 +429,8 @@ void PeerGroup::leave() {
   state.close_peers();
   state.board->leave(state.own.rank);
   const auto deadline = Clock::now() + (failed ? Clock::duration(kPartingAfterFailure) : Clock::duration(kParting));
-  while (!state.peers_have_left() && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
-  if (!state.peers_have_left()) state.rank.gpu().abandon();
+  while (!state.peers_have_left(failed) && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  if (!state.peers_have_left(failed)) state.rank.gpu().abandon();
 }
 
 }  // namespace syncopate::cuda

@@ -84,13 +84,17 @@ struct RankOnGpu::Parts {
           fmt::format("compile it with --set launch.workers={}", most));
   }
 
+  /// All streams that may be at work at once: of every rank on this GPU its queues' and its caller's, and those that
+  /// watch. What a graph launched on the caller's stream does beside it is the driver's affair.
   void check_streams() const {
-    const auto each = static_cast<int>(program.queues.size());
-    const int needed = options.ranks_on_this_gpu * (1 + each) + 1;
+    std::size_t each = 0;
+    for (const RankProgram& any : plan.programs) each = std::max(each, any.queues.size());
+    const int needed = options.ranks_on_this_gpu * (static_cast<int>(each) + 1) + options.watching_streams;
     if (needed > kHardwareQueues)
       throw UserError({},
-                      fmt::format("{} ranks with {} queues each need {} streams on one GPU, which has queues for {}",
-                                  options.ranks_on_this_gpu, each, needed, kHardwareQueues),
+                      fmt::format("{} ranks on one GPU need {} streams at once ({} queues and the caller's for each, "
+                                  "and {} to watch them), and it has queues for {}",
+                                  options.ranks_on_this_gpu, needed, each, options.watching_streams, kHardwareQueues),
                       "run fewer ranks on it, or choose an algorithm with fewer queues");
   }
 
@@ -123,7 +127,6 @@ struct RankOnGpu::Parts {
       buffers.push_back(at ? arena + *at : 0);
       if (!at && !cuda::can_bind(plan, static_cast<int>(buffer))) allocate(static_cast<int>(buffer));
     }
-    own_stream = gpu.make_stream(false);
     started = gpu.make_event();
     for (std::size_t queue = 0; queue < program.queues.size(); ++queue) {
       queues.push_back(gpu.make_stream(true));
@@ -165,8 +168,10 @@ struct RankOnGpu::Parts {
         copies.back().emplace_back();
         for (const Copy& copy :
              copies_between(transfer.source.region, from.shape, transfer.destination.region, to.shape))
-          copies.back().back().push_back(copy_operation(copy, address(transfer.source), address(transfer.destination),
-                                                        static_cast<std::size_t>(size_in_bytes(from.dtype))));
+          for (const Copy2dArguments& operation :
+               copy_operations(copy, address(transfer.source), address(transfer.destination),
+                               static_cast<std::size_t>(size_in_bytes(from.dtype))))
+            copies.back().back().push_back(operation);
       }
     }
   }
@@ -188,14 +193,14 @@ struct RankOnGpu::Parts {
     values.flags = arena + layout.flags;
     values.epoch = epoch;
     values.record = record;
-    arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
 
     // Flags that satisfy every wait, and peers that are all this array: what tiles raise goes nowhere.
     const std::size_t count = (layout.mailboxes - layout.flags) / kWord + mailboxes.most();
     values.flags = upload_words(std::vector<std::int64_t>(count, kPastEverything), "signals that nobody waits for");
     values.peers = upload_words(std::vector<std::int64_t>(peers.size(), static_cast<std::int64_t>(values.flags)),
                                 "signals that nobody waits for");
-    satisfied_arguments.emplace(plan, fused.signature, *fused.compiled, values, scratch);
+    satisfied_arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
     for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) set_argument(static_cast<int>(buffer));
   }
 
@@ -203,6 +208,7 @@ struct RankOnGpu::Parts {
 
   void set_argument(int buffer) {
     if (!arguments) return;
+    gpu.make_current();  // making tensor maps asks for it
     arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     satisfied_arguments->set_buffer(buffer, buffers[static_cast<std::size_t>(buffer)]);
     arguments_changed = true;
@@ -238,7 +244,8 @@ struct RankOnGpu::Parts {
     TransferSteps& about = steps.transfers[static_cast<std::size_t>(queue)][at];
     operate(stream, about.take_mail, "waiting for a signal");
     if (!about.wait_kernel.empty()) run_step(stream, about.wait_kernel, 0, who_waits_in_queue(queue));
-    // What it waits for is taken all the same: a signal left in a mailbox would let the next launch's transfer go too early.
+    // What it waits for is taken all the same: a signal left in a mailbox would let the next launch's transfer go too
+    // early.
     if (const auto& withheld = options.withheld; withheld && withheld->launch == launches && withheld->rank == rank &&
                                                  withheld->queue == queue && withheld->transfer == position)
       return;
@@ -288,6 +295,12 @@ struct RankOnGpu::Parts {
   }
 
   void issue(Stream stream) {
+    spent = true;  // unless all of it could be given
+    issue_steps(stream);
+    spent = false;
+  }
+
+  void issue_steps(Stream stream) {
     for (const Step& each : order) {
       switch (each.kind) {
         case Step::Kind::begin:
@@ -309,17 +322,19 @@ struct RankOnGpu::Parts {
 
   // --- the graph of a launch -------------------------------------------------------------------------------------
 
+  /// On a stream made for it: one that stayed would hold a hardware queue.
   void capture() {
-    gpu.make_current();
-    driver.check(driver.stream_begin_capture(own_stream, kCaptureRelaxed), "beginning a graph");
+    const Stream stream = gpu.make_stream(false);
+    driver.check(driver.stream_begin_capture(stream, kCaptureRelaxed), "beginning a graph");
     capturing_own = true;
-    issue(own_stream);
+    issue_steps(stream);
     capturing_own = false;
     launches = 0;
-    driver.check(driver.stream_end_capture(own_stream, &graph), "ending a graph");
+    driver.check(driver.stream_end_capture(stream, &graph), "ending a graph");
     driver.check(driver.graph_instantiate(&executable, graph, 0), "making a graph ready");
-    driver.check(driver.graph_upload(executable, own_stream), "making a graph ready");
-    driver.check(driver.stream_synchronize(own_stream), "making a graph ready");
+    driver.check(driver.graph_upload(executable, stream), "making a graph ready");
+    driver.check(driver.stream_synchronize(stream), "making a graph ready");
+    gpu.destroy_stream(stream);
     arguments_changed = false;
   }
 
@@ -350,16 +365,20 @@ struct RankOnGpu::Parts {
 
   void call(Stream stream) {
     gpu.make_current();
-    check_bound();
+    check_callable();
     int status = kCaptureNone;
     driver.check(driver.stream_is_capturing(stream, &status), "looking at the caller's stream");
-    if (status != kCaptureNone || executable == nullptr) return issue(stream);
+    if (status != kCaptureNone) return issue_steps(stream);  // nothing is given to the GPU
+    if (executable == nullptr) return issue(stream);
     update_graph();
     driver.check(driver.graph_launch(executable, stream), "launching a graph");
   }
 
-  void check_bound() const {
+  void check_callable() const {
     check_internal(arguments.has_value(), "a rank that is not connected is called");
+    if (spent)
+      throw UserError({}, fmt::format("a launch of rank {} was given to its GPU in part only", rank),
+                      "make the operator anew, on all ranks");
     for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer)
       if (buffers[buffer] == 0)
         throw UserError({}, fmt::format("tensor '{}' has no memory", plan.buffers[buffer].name),
@@ -390,7 +409,6 @@ struct RankOnGpu::Parts {
   DevicePointer step_waits = 0;
   DevicePointer step_raises = 0;
   std::vector<DevicePointer> buffers;
-  Stream own_stream = nullptr;
   std::vector<Stream> queues;
   Event started = nullptr;
   std::vector<Event> drained;  ///< per queue
@@ -406,6 +424,7 @@ struct RankOnGpu::Parts {
   GraphNode kernel_node = nullptr;
   bool capturing_own = false;
   bool arguments_changed = false;
+  bool spent = false;
 };
 
 RankOnGpu::RankOnGpu(const Plan& plan, int rank, Gpu& gpu, const RankOptions& options)
@@ -435,12 +454,12 @@ void RankOnGpu::call(Stream stream) { parts_->call(stream); }
 
 void RankOnGpu::call_without_graph(Stream stream) {
   parts_->gpu.make_current();
-  parts_->check_bound();
+  parts_->check_callable();
   parts_->issue(stream);
 }
 
 void RankOnGpu::begin(Stream stream) {
-  parts_->check_bound();
+  parts_->check_callable();
   parts_->gpu.make_current();
   parts_->begin(stream);
 }
@@ -460,6 +479,14 @@ void RankOnGpu::complete(Stream stream) {
   parts_->complete(stream);
 }
 
+bool RankOnGpu::is_spent() const { return parts_->spent; }
+
+bool RankOnGpu::queues_ended() const {
+  parts_->gpu.make_current();
+  return std::none_of(parts_->queues.begin(), parts_->queues.end(),
+                      [&](Stream queue) { return parts_->driver.stream_query(queue) == kNotReady; });
+}
+
 Stream RankOnGpu::queue(int queue) const { return parts_->queues[static_cast<std::size_t>(queue)]; }
 
 void RankOnGpu::delay(Stream stream, std::int64_t nanoseconds) {
@@ -473,7 +500,7 @@ void RankOnGpu::delay(Stream stream, std::int64_t nanoseconds) {
 
 void RankOnGpu::kernel_without_waiting(Stream stream) {
   parts_->gpu.make_current();
-  parts_->check_bound();
+  parts_->check_callable();
   launch(parts_->gpu, parts_->fused, static_cast<unsigned>(parts_->plan.workers), *parts_->satisfied_arguments, stream);
 }
 

@@ -39,8 +39,9 @@ inline constexpr std::int64_t kPastEverything = std::int64_t{1} << 62;
 
 struct RankOptions {
   int ranks_on_this_gpu = 1;
-  double time_limit = 10;  ///< seconds that one wait of a kernel may take
-  CompileOptions compile;  ///< its `capability` is the GPU's
+  int watching_streams = 1;  ///< on this GPU, of those who look at its ranks at work
+  double time_limit = 10;    ///< seconds that one wait of a kernel may take
+  CompileOptions compile;    ///< its `capability` is the GPU's
   /// The caller puts kernels of its own into the queues' streams, which need SMs.
   bool kernels_in_queues = false;
   bool graph = true;                                    ///< false: call() always issues step by step
@@ -78,7 +79,8 @@ class RankOnGpu {
   void allocate_unbound();
 
   /// One launch, after all that `stream` has, and before all that it gets. Calls of a rank must be ordered one after
-  /// the other by streams or events. Never waits for the GPU.
+  /// the other by streams or events. Never waits for the GPU. If the driver fails while a launch is given operation by
+  /// operation, what was given stays given: the rank is spent, and further calls throw UserError.
   void call(Stream stream);
   /// The same, operation by operation.
   void call_without_graph(Stream stream);
@@ -89,6 +91,11 @@ class RankOnGpu {
   void kernel(Stream stream);
   void complete(Stream stream);
   Stream queue(int queue) const;
+
+  /// Whether a launch was given in part only. What its queues wait for may never come: they must be let go.
+  bool is_spent() const;
+  /// Whether nothing is under way in any queue's stream. From any thread.
+  bool queues_ended() const;
 
   /// Nanoseconds of spinning in a stream, for tests: so much later comes whatever follows.
   void delay(Stream stream, std::int64_t nanoseconds);

@@ -177,7 +177,8 @@ void Ranks::put_inputs(int index, const Data& data) {
     }
     const auto element = static_cast<std::size_t>(size_in_bytes(about.dtype));
     for (const Copy& copy : copies_between(held, about.shape, held, about.shape))
-      enqueue_copy(driver, copy_operation(copy, data.inputs[buffer], to, element), caller.stream);
+      for (const Copy2dArguments& operation : copy_operations(copy, data.inputs[buffer], to, element))
+        enqueue_copy(driver, operation, caller.stream);
   }
 }
 

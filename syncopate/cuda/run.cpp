@@ -158,7 +158,7 @@ std::optional<std::string> run_stretch(Ranks& ranks, Watch& watch, const Stretch
   for (int launch = 0; launch < count; ++launch) {
     if (launch >= kLaunchesUnderWay)
       if (auto missed = watch.await(first + launch - kLaunchesUnderWay)) return missed;
-    ranks.issue(first + launch, stretch.data(launch));
+    watch.giving([&] { ranks.issue(first + launch, stretch.data(launch)); });
     if (options.progress) options.progress(first + launch, options.repeat);
   }
   for (int launch = std::max(0, count - kLaunchesUnderWay); launch < count; ++launch)

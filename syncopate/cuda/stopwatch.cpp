@@ -33,12 +33,14 @@ std::vector<double> Stopwatch::on_gpu(const GiveLaunch& give, int launches, doub
     for (int launch = 0; launch < count; ++launch)
       for (int rank = 0; rank < ranks; ++rank) give(rank);
   };
-  for (int rank = 0; rank < ranks; ++rank)
-    ranks_.rank(rank).delay(ranks_.stream(rank), static_cast<std::int64_t>(lead * 1e3));
-  give_all(kUnmeasured);
-  record(begin_);
-  give_all(launches);
-  record(end_);
+  watch_.giving([&] {
+    for (int rank = 0; rank < ranks; ++rank)
+      ranks_.rank(rank).delay(ranks_.stream(rank), static_cast<std::int64_t>(lead * 1e3));
+    give_all(kUnmeasured);
+    record(begin_);
+    give_all(launches);
+    record(end_);
+  });
   await();
   std::vector<double> microseconds;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -55,14 +57,16 @@ std::vector<double> Stopwatch::on_gpu(const GiveLaunch& give, int launches, doub
 std::vector<double> Stopwatch::on_host(const GiveLaunch& give, int launches) {
   const int ranks = ranks_.plan().ranks;
   std::vector<double> microseconds(static_cast<std::size_t>(ranks), 0);
-  for (int launch = 0; launch < launches; ++launch) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const auto begin = Clock::now();
-      give(rank);
-      const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
-      microseconds[static_cast<std::size_t>(rank)] += took.count() / launches;
+  watch_.giving([&] {
+    for (int launch = 0; launch < launches; ++launch) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto begin = Clock::now();
+        give(rank);
+        const std::chrono::duration<double, std::micro> took = Clock::now() - begin;
+        microseconds[static_cast<std::size_t>(rank)] += took.count() / launches;
+      }
     }
-  }
+  });
   await();
   return microseconds;
 }

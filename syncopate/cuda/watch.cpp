@@ -6,6 +6,8 @@
 #include <map>
 #include <thread>
 
+#include "syncopate/core/error.h"
+
 namespace syncopate::cuda {
 namespace {
 
@@ -101,9 +103,22 @@ bool Watch::all_ended() const {
   for (int rank = 0; rank < ranks_.plan().ranks; ++rank) {
     const Gpu& gpu = ranks_.rank(rank).gpu();
     gpu.make_current();
-    if (gpu.driver().stream_query(ranks_.stream(rank)) == kNotReady) return false;
+    if (gpu.driver().stream_query(ranks_.stream(rank)) == kNotReady || !ranks_.rank(rank).queues_ended()) return false;
   }
   return true;
+}
+
+void Watch::giving(const std::function<void()>& give) {
+  try {
+    give();
+  } catch (...) {
+    try {
+      let_go();
+    } catch (const UserError&) {  // a GPU that has failed frees nothing, and waits for nothing
+      for (auto& gpu : ranks_.gpus()) gpu->abandon();
+    }
+    throw;
+  }
 }
 
 void Watch::let_go() {

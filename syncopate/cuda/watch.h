@@ -2,6 +2,7 @@
 // becomes words, and everything that still waits is let go.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ class Watch {
   /// counts from the last that has ended on any rank. Nothing if it is; else what was missed, when every stream has
   /// been let go and has ended (or was abandoned, if that takes longer than some seconds).
   std::optional<std::string> await(std::int64_t epoch);
+
+  /// Calls `give`, which gives launches to the GPUs. If it fails, those may have been given in part, and wait for what
+  /// never comes: everything is let go before the failure goes on.
+  void giving(const std::function<void()>& give);
 
  private:
   bool complete(int rank, std::int64_t epoch) const;

@@ -111,37 +111,52 @@ class SumEditor::Impl {
       reject(function_.name_range, fmt::format("kernel {} stores nothing to '{}'", function_.name, parameter_),
              "the kernel must store its summands there");
     for (const Store& store : stores) add_site(store);
-    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < sites_.back().statement->range.begin)
+    start_ = find_start();
+    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin)
       slot_ = "syncopate_current";
   }
 
   std::string loop_start(const std::string& indentation) const {
-    return slot_ == kSlot ? "" : fmt::format("{}{} = {}\n", indentation, slot_, kSlot);
+    namespace parameter = runtime_parameter;
+    std::string lines =
+        fmt::format("{}{} = syncopate_row + {}\n", indentation, kEntry, scheduler_.index_variables.size());
+    lines += call_line(indentation, fmt::format("{} = syncopate_load_work(", kWork),
+                       {kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch"});
+    if (slot_ != kSlot) lines += fmt::format("{}{} = {}\n", indentation, slot_, kSlot);
+    return lines;
   }
 
   void edit_stores() {
     for (const Site& site : sites_) editor_.replace(site.statement->range, edited(site));
-    const int line = editor_.line_of(last_->range.end - 1) + 1;
-    editor_.insert_before(line, call_line(indentation(*last_), "syncopate_raise_early(",
-                                          {kWork, runtime_parameter::kSignals, runtime_parameter::kPeers}));
+    const std::string space = indentation(*first_);
+    std::string lines = space + "else:\n" + without_adding();
+    lines += call_line(space, "syncopate_raise_early(",
+                       {kWork, kEntry, runtime_parameter::kSignals, runtime_parameter::kPeers});
+    editor_.indent_lines(begin_line(), end_line(), unit(), {});
+    editor_.insert_before(end_line() + 1, lines);
   }
 
   void insert_waits() {
     namespace parameter = runtime_parameter;
     const std::string space = indentation(*first_);
-    std::string lines = fmt::format("{}{} = syncopate_row + {}\n", space, kEntry, scheduler_.index_variables.size());
-    lines += fmt::format("{}{} = syncopate_load_work({})\n", space, kWork, kEntry);
-    lines += call_line(space, "syncopate_raise_late(", {kWork, parameter::kSignals, parameter::kPeers});
-    lines += call_line(space, fmt::format("{} = syncopate_wait_for_tile(", kArrived),
-                       {fmt::format("{} + {}", kEntry, kWaitColumns), parameter::kWaits, parameter::kFlags,
-                        "syncopate_launch", slot_, parameter::kRecord, parameter::kTimeLimit});
-    editor_.insert_before(with_comment(editor_.line_of(first_->range.begin)), lines);
+    const std::string inner = space + unit();
+    std::string lines =
+        call_line(space, "syncopate_raise_late(", {kWork, kEntry, parameter::kSignals, parameter::kPeers});
+    lines += fmt::format("{}if syncopate_adds({}):\n", space, kWork);
+    lines += call_line(inner, fmt::format("{} = syncopate_wait_to_add(", kArrived),
+                       {kWork, kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch", slot_,
+                        parameter::kRecord, parameter::kTimeLimit});
+    if (std::any_of(sites_.begin(), sites_.end(), [](const Site& site) { return site.descriptor; }))
+      lines +=
+          call_line(inner, fmt::format("{} = syncopate_first_addend(", kAddend), {kWork, kEntry, parameter::kAddends});
+    editor_.insert_before(begin_line(), lines);
   }
 
  private:
   static constexpr const char* kSlot = "syncopate_slot";
   static constexpr const char* kEntry = "syncopate_entry";
   static constexpr const char* kWork = "syncopate_work";
+  static constexpr const char* kAddend = "syncopate_addend";
   static constexpr const char* kFirst = "syncopate_first";
   static constexpr const char* kArrived = "syncopate_arrived";
   static constexpr const char* kValue = "syncopate_value";
@@ -161,16 +176,6 @@ class SumEditor::Impl {
   }
 
   const Body& tile_body() const { return scheduler_.loop == nullptr ? function_.body : scheduler_.loop->body; }
-
-  /// The first of the comment lines that stand directly above a line, or that line.
-  int with_comment(int line) const {
-    const auto is_comment = [&](int number) {
-      const std::string space = editor_.indentation(number);
-      return editor_.line(number).substr(space.size()).starts_with('#') && space == editor_.indentation(line);
-    };
-    while (line - 1 > editor_.first_line() && !editor_.removed(line - 1) && is_comment(line - 1)) --line;
-    return line;
-  }
 
   // ---- Where the stores are ----
 
@@ -210,6 +215,81 @@ class SumEditor::Impl {
     if (column == space && (after.empty() || after.front() == '#')) return;
     reject(statement.range, fmt::format("this store to '{}' shares its line with other code", parameter_),
            "put it on a line of its own");
+  }
+
+  // ---- What is there twice ----
+  // Slots that add nothing have the user's statements as they were, in a branch of their own: so they pay for nothing.
+  // With the stores go the statements that make their values, back to the tile's last loop: Triton waits for tensor
+  // cores to be done with an accumulator at the beginning of the block that uses it, and until there signals can be
+  // raised at no cost.
+
+  bool is_scheduling(const Statement& statement) const {
+    const auto& all = scheduler_.statements;
+    return std::find(all.begin(), all.end(), &statement) != all.end();
+  }
+
+  bool begins_line(const Statement& statement) const {
+    const auto column = static_cast<std::size_t>(module_.locate(statement.range).column - 1);
+    return column == editor_.indentation(editor_.line_of(statement.range.begin)).size();
+  }
+
+  /// A descriptor takes memory for each time that it is made.
+  static bool makes_descriptor(const Statement& statement) {
+    bool found = false;
+    visit(*statement.value,
+          [&](const Expression& each) { found = found || each.dotted_name().ends_with("make_tensor_descriptor"); });
+    return found;
+  }
+
+  const Statement* find_start() const {
+    const Body& body = tile_body();
+    const auto is = [](const Statement* wanted) { return [=](const auto& each) { return each.get() == wanted; }; };
+    auto start = std::find_if(body.begin(), body.end(), is(first_));
+    const auto last = std::find_if(body.begin(), body.end(), is(last_));
+    for (auto each = start; each != last; ++each)
+      if (is_scheduling(**each))
+        reject((*each)->range, fmt::format("this stands between stores to '{}', which is a sum over ranks", parameter_),
+               "put it after the last of them");
+    while (start != body.begin()) {
+      const Statement& before = **(start - 1);
+      const bool simple = before.kind == StatementKind::assign || before.kind == StatementKind::augmented_assign;
+      if (!simple || is_scheduling(before) || !begins_line(before) || makes_descriptor(before)) break;
+      --start;
+    }
+    return start->get();
+  }
+
+  int begin_line() const { return editor_.line_of(start_->range.begin); }
+  int end_line() const { return editor_.line_of(last_->range.end - 1); }
+
+  /// Those lines for slots that add nothing: as they were, except that slots may keep only a part of a block.
+  std::string without_adding() const {
+    std::string lines;
+    std::size_t site = 0;
+    for (int number = begin_line(); number <= end_line(); ++number) {
+      if (editor_.removed(number)) continue;
+      if (site < sites_.size() && editor_.line_of(sites_[site].statement->range.begin) == number) {
+        const Statement& statement = *sites_[site].statement;
+        const std::string space = indentation(statement) + unit();
+        const std::string_view text = module_.source->text();
+        const std::size_t end = text.find('\n', statement.range.end);
+        const std::string_view rest = text.substr(statement.range.end, end - statement.range.end);
+        lines += fmt::format("{}{}\n", stored_part(sites_[site], space), rest);
+        number = editor_.line_of(statement.range.end - 1);
+        ++site;
+      } else if (editor_.line(number).empty()) {
+        lines += '\n';
+      } else {
+        lines += fmt::format("{}{}{}\n", extra_, unit(), editor_.line(number));
+      }
+    }
+    return lines;
+  }
+
+  std::string stored_part(const Site& site, const std::string& space) const {
+    const Call call = read_call(site);
+    const std::string value = text(call.value);
+    return site.descriptor ? store_block(site, call, value, space) : store_elements(site, call, {}, space);
   }
 
   // ---- How they are edited ----
@@ -258,6 +338,24 @@ class SumEditor::Impl {
     return result + text({position, statement.range.end});
   }
 
+  /// A call as a line, or as several if it became too long for one.
+  static std::string call_in_lines(const std::string& space, const std::string& call) {
+    constexpr std::size_t kColumns = 120;
+    if (space.size() + call.size() <= kColumns || call.find_first_of("\n\"'") != std::string::npos) return space + call;
+    const std::size_t open = call.find('(') + 1;
+    std::vector<std::string> arguments(1);
+    int depth = 0;
+    for (const char c : call.substr(open, call.size() - open - 1)) {
+      depth += (c == '(' || c == '[') - (c == ')' || c == ']');
+      if (c == ',' && depth == 0) {
+        arguments.emplace_back();
+      } else if (c != ' ' || !arguments.back().empty()) {
+        arguments.back() += c;
+      }
+    }
+    return call_line(space, call.substr(0, open), arguments, ")");
+  }
+
   /// A call in lines of its own. `start` ends with its parenthesis.
   static std::string call_line(const std::string& space, const std::string& start,
                                const std::vector<std::string>& arguments, const std::string& tail = ")\n") {
@@ -272,9 +370,9 @@ class SumEditor::Impl {
   }
 
   std::string edited(const Site& site) const {
-    const std::string space = indentation(*site.statement);
+    const std::string space = indentation(*site.statement) + unit();
     const std::string result = site.descriptor ? edited_block(site, space) : edited_pointers(site, space);
-    return result.substr(space.size());  // the first line's stays
+    return result.substr(space.size());  // the first line has it already
   }
 
   // ---- What happens ahead of the first of several stores ----
@@ -344,29 +442,35 @@ class SumEditor::Impl {
     for (std::size_t i = 0; i < sites.size(); ++i) {
       const Call call = read_call(*sites[i]);
       ahead.summands.push_back(name(kFirst, i));
-      ahead.lines += call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
-                               {call.place, call.offsets[0], call.offsets[1], kWork, kArrived,
-                                runtime_parameter::kStaging, runtime_parameter::kAddends});
+      ahead.lines +=
+          call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
+                    {call.place, call.offsets[0], call.offsets[1], kAddend, kArrived, runtime_parameter::kStaging});
     }
     return ahead;
   }
 
   std::string edited_block(const Site& site, const std::string& space) const {
     const Call call = read_call(site);
-    const std::string& row = call.offsets[0];
-    const std::string& column = call.offsets[1];
     std::vector<const Site*> group = loaded_together(site);
     if (std::find(group.begin(), group.end(), &site) == group.end()) group = {&site};
     const Ahead ahead = ahead_of(group, space);
     const auto place = static_cast<std::size_t>(std::find(group.begin(), group.end(), &site) - group.begin());
     std::string lines = place == 0 ? ahead.lines : "";
     lines += call_line(space, fmt::format("{} = syncopate_sum_block(", kValue),
-                       {ahead.values[place], ahead.summands[place], call.place, row, column, kWork, kArrived,
-                        runtime_parameter::kStaging, runtime_parameter::kAddends});
-    lines += call_line(space, "if syncopate_cuts_block(", {call.place, row, kEntry, runtime_parameter::kCut}, "):\n");
-    lines += call_line(space + unit(), "syncopate_store_kept(", {parameter_, kValue, call.place, row, column, kEntry});
-    lines += fmt::format("{}else:\n", space);
-    return lines + space + unit() + with_parts(*site.statement, {{call.value, kValue}});
+                       {ahead.values[place], ahead.summands[place], call.place, call.offsets[0], call.offsets[1],
+                        kAddend, kWork, kEntry, kArrived, runtime_parameter::kStaging, runtime_parameter::kAddends});
+    return lines + store_block(site, call, kValue, space);
+  }
+
+  /// The store of those rows of a block that the slot keeps.
+  std::string store_block(const Site& site, const Call& call, const std::string& value,
+                          const std::string& space) const {
+    std::string lines = call_line(space, "if syncopate_cuts_block(",
+                                  {call.place, call.offsets[0], kEntry, runtime_parameter::kCut}, "):\n");
+    lines += call_line(space + unit(), "syncopate_store_kept(",
+                       {parameter_, value, call.place, call.offsets[0], call.offsets[1], kEntry});
+    const std::string stored = with_parts(*site.statement, {{call.value, value}});
+    return lines + space + "else:\n" + call_in_lines(space + unit(), stored);
   }
 
   std::string edited_pointers(const Site& site, const std::string& space) const {
@@ -381,9 +485,16 @@ class SumEditor::Impl {
     const bool masked = call.mask != nullptr && call.mask->kind != ExpressionKind::none;
     const std::string mask = masked ? text(call.mask->range) : "True";
     lines += call_line(space, fmt::format("{} = syncopate_sum_at(", kValue),
-                       {text(call.value), call.place, parameter_, mask, kWork, kArrived, runtime_parameter::kStaging,
+                       {text(call.value), call.place, parameter_, mask, kEntry, kArrived, runtime_parameter::kStaging,
                         runtime_parameter::kAddends});
+    return lines + store_elements(site, call, std::move(parts), space);
+  }
+
+  /// The store of those elements that the slot keeps. `parts` of the statement are replaced in any case.
+  std::string store_elements(const Site& site, const Call& call, std::vector<std::pair<ByteRange, std::string>> parts,
+                             const std::string& space) const {
     const std::string uncut = with_parts(*site.statement, parts);
+    const bool masked = call.mask != nullptr && call.mask->kind != ExpressionKind::none;
     if (masked) {
       parts.emplace_back(call.mask->range, fmt::format("{} & {}", as_operand(*call.mask), kKept));
     } else if (call.mask != nullptr) {
@@ -391,10 +502,10 @@ class SumEditor::Impl {
     } else {
       parts.emplace_back(ByteRange{call.end, call.end}, fmt::format(", mask={}", kKept));
     }
-    lines += fmt::format("{}if {}:\n", space, runtime_parameter::kCut);
+    std::string lines = fmt::format("{}if {}:\n", space, runtime_parameter::kCut);
     lines += call_line(space + unit(), fmt::format("{} = syncopate_kept(", kKept), {call.place, parameter_, kEntry});
-    lines += fmt::format("{0}{1}{2}\n{0}else:\n", space, unit(), with_parts(*site.statement, parts));
-    return lines + space + unit() + uncut;
+    lines += call_in_lines(space + unit(), with_parts(*site.statement, parts));
+    return lines + "\n" + space + "else:\n" + call_in_lines(space + unit(), uncut);
   }
 
   LineEditor& editor_;
@@ -407,6 +518,7 @@ class SumEditor::Impl {
   std::vector<Site> sites_;
   const Statement* first_ = nullptr;  ///< of the tile's own statements, the first that is or holds a store
   const Statement* last_ = nullptr;
+  const Statement* start_ = nullptr;  ///< the first of those that are there twice
 };
 
 SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter, std::string extra)

@@ -14,7 +14,7 @@ namespace syncopate {
 
 /// The columns of the tile order's rows after the index variables (KernelTables in plan/plan.h).
 inline constexpr std::size_t kWaitColumns = 2;
-inline constexpr std::size_t kSumColumns = 11;  ///< after those, in kernels with a reduced output
+inline constexpr std::size_t kSumColumns = 12;  ///< after those, in kernels with a reduced output
 
 class SumEditor {
  public:
@@ -25,9 +25,9 @@ class SumEditor {
 
   /// What must stand at the beginning of the tile loop's body besides what every kernel has, as lines.
   std::string loop_start(const std::string& indentation) const;
-  /// Edits the stores, and inserts after the last of them; before others insert there.
+  /// Edits the tile's stores and what computes their values, and inserts after them; before others insert there.
   void edit_stores();
-  /// Inserts before the first store; after others have inserted there.
+  /// Inserts before those; after others have inserted there.
   void insert_waits();
 
  private:

@@ -218,6 +218,7 @@ class Walk {
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
                                    parameter::kTiles,
                                    columns_before_loops() + (streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0));
+    if (sums_) text += sums_->loop_start(indentation);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -227,7 +228,6 @@ class Walk {
       if (loaded_.contains(scheduler_.index_variables[axis])) continue;
       text += indentation + index_load(axis) + "\n";
     }
-    if (sums_) text += sums_->loop_start(indentation);
     return text;
   }
 

@@ -314,7 +314,7 @@ std::array<Register, count> helper_arguments(Lowering& lowering, const Expressio
 /// The helpers of runtime_names.h, which are not inlined.
 bool is_named_helper(std::string_view name) {
   return name == kWaitHelper || name == kElementsHelper || name == kElsewhereHelper || name == kPublishHelper ||
-         name == kRaiseHelper;
+         name == kRaiseHelper || name == kMissingHelper;
 }
 
 Operand lower_named_helper(Lowering& lowering, const Expression& call, std::string_view name, Register into) {
@@ -339,7 +339,8 @@ Operand lower_named_helper(Lowering& lowering, const Expression& call, std::stri
     static constexpr std::array<Names, 3> kNames = {"peers", "home", "slot"};
     lowering.emit(Opcode::raise, 0, kNoRegister, helper_arguments(lowering, call, kRaiseHelper, kNames), call.range);
   }
-  return Operand::single(lowering.constant(std::int64_t{0}));  // what syncopate_publish returns
+  // What syncopate_raise, syncopate_publish and syncopate_is_missing return.
+  return Operand::single(lowering.constant(std::int64_t{name == kMissingHelper ? 1 : 0}));
 }
 
 Operand lower_builtin(Lowering& lowering, const Builtin& builtin, std::string_view shown, const Expression& call,
@@ -356,7 +357,7 @@ Operand lower_builtin(Lowering& lowering, const Builtin& builtin, std::string_vi
     } else if (builtin.takes_rest) {
       bound.rest.push_back(lowering.evaluate(*positional[i]));
     } else {
-      lowering.fail(positional[i]->range, fmt::format("{} is given {} arguments", shown, positional.size()),
+      lowering.fail(positional[i]->range, fmt::format("{} is given {}", shown, count_of(positional.size(), "argument")),
                     fmt::format("supported are ({})", fmt::join(builtin.parameters, ", ")));
     }
   }
@@ -415,6 +416,11 @@ Operand Lowering::lower_call(const Expression& call, Register into) {
   if (callee.kind == ExpressionKind::attribute) {
     const Builtin* builtin = find(methods(), callee.text);
     if (!builtin && callee.text != "load" && callee.text != "store") builtin = find(builtins(), callee.text);
+    // A pointer's method of this name takes no list of offsets.
+    if (callee.text.starts_with("atomic_") && call.children.size() > 1 &&
+        call.children[1]->kind == ExpressionKind::tuple)
+      fail(call.range, fmt::format("'.{}' of a tensor descriptor is not supported", callee.text),
+           "store every element of an output once, with .store; tl.atomic_add takes pointers");
     if (!builtin || builtin->parameters.empty())
       fail(call.range, fmt::format("the method '.{}' is not supported", callee.text),
            "supported are .load and .store of descriptors, and .to, .reshape, .permute, .trans, .sum, .min, .max, "

@@ -10,6 +10,10 @@ namespace syncopate {
 /// `record` and returns. On a GPU it is inline assembly; the machine that runs kernels on CPU ranks implements it.
 inline constexpr const char* kWaitHelper = "syncopate_wait";
 
+/// syncopate_is_missing(flags, slot, expected) -> int32: 0 if flags[slot] is known to be >= expected, as after a wait,
+/// else 1; does not block. On CPU ranks always 1, so that the wait that follows is made.
+inline constexpr const char* kMissingHelper = "syncopate_is_missing";
+
 /// syncopate_elements(pointers, base) -> int64: by how many elements each of `pointers` is past `base`, a parameter
 /// that points to a tensor. On a GPU a difference of addresses; on CPU ranks the machine knows it.
 inline constexpr const char* kElementsHelper = "syncopate_elements";
@@ -23,8 +27,8 @@ inline constexpr const char* kElsewhereHelper = "syncopate_elsewhere";
 /// that the block raises from now on. Returns 0, which the caller adds to the slot of that flag. Nothing on CPU ranks.
 inline constexpr const char* kPublishHelper = "syncopate_publish";
 
-/// syncopate_raise(peers, home, slot): adds 1 to flag `slot` of rank `home` (release, system scope), once per block.
-/// `peers` is kPeers. On CPU ranks a step of the worker of its own.
+/// syncopate_raise(peers, home, slot) -> int32: adds 1 to flag `slot` of rank `home` (release, system scope), once per
+/// block, and returns 0. `peers` is kPeers. On CPU ranks a step of the worker of its own.
 inline constexpr const char* kRaiseHelper = "syncopate_raise";
 
 /// The parameters of a fused kernel after those of the local kernel, in this order.

@@ -183,9 +183,7 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
   if (!communication.schedule_file.empty())
     text += fmt::format(" by the schedule {}", std::filesystem::path(communication.schedule_file).filename().string());
   else
-    text +=
-        fmt::format(", {}, {}, split {}", syncopate::name_of(communication.options.algorithm),
-                    communication.options.initiator == Initiator::push ? "push" : "pull", communication.options.split);
+    text += ", " + syncopate::describe(communication.options);
   if (communication.memory_budget)
     text += fmt::format(", memory budget {}", format_bytes(*communication.memory_budget));
   return text;

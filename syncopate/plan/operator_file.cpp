@@ -208,24 +208,36 @@ CommunicationStatement read_communication(const std::string& name, const Setting
   const Setting* algorithm = reader.optional("algorithm");
   const Setting* initiator = reader.optional("initiator");
   const Setting* split = reader.optional("split");
+  const Setting* per_node = reader.optional("ranks_per_node");
+  const Setting* shares = reader.optional("shares");
   const Setting* budget = reader.optional("memory_budget");
   if (schedule != nullptr) {
     const std::string file = string_of(*schedule, fmt::format("'schedule' of {}", what));
     // A file named on the command line is relative to the current folder, one named in the file to the file.
     const bool from_file = schedule->where.line > 0;
     communication.schedule_file = from_file ? (std::filesystem::path(folder) / file).lexically_normal().string() : file;
-    for (const Setting* other : {algorithm, initiator, split})
+    for (const Setting* other : {algorithm, initiator, split, per_node, shares})
       if (other != nullptr)
         throw UserError(other->key_where, fmt::format("{} names a schedule file and a template's option", what),
-                        "the schedule decides algorithm, initiator and split: remove one or the other");
+                        "the schedule decides what moves when: remove one or the other");
   }
   if (algorithm != nullptr) {
     const std::string text = string_of(*algorithm, fmt::format("'algorithm' of {}", what));
     const std::optional<Algorithm> known = algorithm_from_name(text);
     if (!known)
-      throw UserError(algorithm->where, fmt::format("unknown algorithm '{}'", text),
-                      suggest(text, std::vector<std::string>{"direct", "ring", "bidirectional_ring"}));
+      throw UserError(algorithm->where, fmt::format("unknown algorithm '{}'", text), suggest(text, algorithm_names()));
     communication.options.algorithm = *known;
+  }
+  if (per_node != nullptr)
+    communication.options.ranks_per_node =
+        bounded(*per_node, fmt::format("'ranks_per_node' of {}", what), 1, kMostRanks);
+  if (shares != nullptr) {
+    const std::string text = string_of(*shares, fmt::format("'shares' of {}", what));
+    const std::optional<std::array<int, 2>> known = parse_shares(text);
+    if (!known)
+      throw UserError(shares->where, fmt::format("'shares' of {} is '{}'", what, text),
+                      "chunks by port 0 and chunks by port 1, such as \"3:1\"");
+    communication.options.shares = *known;
   }
   if (initiator != nullptr) {
     const std::string text = string_of(*initiator, fmt::format("'initiator' of {}", what));

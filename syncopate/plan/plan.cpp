@@ -55,7 +55,7 @@ bool waits_for_anything(const Slot& slot) {
 }
 
 std::size_t tile_columns(const Plan& plan) {
-  return plan.kernel.axes.size() + 2 + (reduced_buffer(plan) < 0 ? 0 : 11) + 2 * plan.kernel.streamed_loops.size();
+  return plan.kernel.axes.size() + 2 + (reduced_buffer(plan) < 0 ? 0 : 12) + 2 * plan.kernel.streamed_loops.size();
 }
 
 namespace {
@@ -86,13 +86,15 @@ class TableMaker {
   void add_sums(const RankProgram& program, std::size_t index) {
     const Slot& slot = program.slots[index];
     add_waits(slot.sum_waits, tables_.tiles);
-    add_addends(slot);
-    add_signals(program.slots, index);
+    std::int64_t work = add_addends(slot) + add_signals(program.slots, index);
+    if (!slot.addends.empty() || !slot.sum_waits.empty()) work += slot_work::kAdds;
+    if (!slot.sum_waits.empty()) work += slot_work::kWaitsToAdd;
     const Shape& shape = plan_.buffer(reduced_).shape;
     const bool whole = slot.kept.dimensions() == 0;
     const std::int64_t begin = whole ? 0 : linear_offset(slot.kept, shape);
     tables_.tiles.push_back(begin);
     tables_.tiles.push_back(begin + (whole ? volume(shape) : slot.kept.volume()));
+    tables_.tiles.push_back(work);
   }
 
   void add_steps(const Slot& slot, const Tile& tile) {
@@ -126,8 +128,8 @@ class TableMaker {
   }
 
   /// An element belongs to one target, so addends of different targets may be merged, and each element still meets its
-  /// own addends in their order; merging looks at neighbours only.
-  void add_addends(const Slot& slot) {
+  /// own addends in their order; merging looks at neighbours only. Returns what it may say of them by slot_work.
+  std::int64_t add_addends(const Slot& slot) {
     const std::int64_t first = rows(tables_.addends, 3);
     std::int64_t own = first;
     for (std::size_t i = 0; i <= slot.addends.size(); ++i) {
@@ -147,7 +149,23 @@ class TableMaker {
         table.insert(table.end(), {shift, begin, end});
       }
     }
-    tables_.tiles.insert(tables_.tiles.end(), {first, own, rows(tables_.addends, 3)});
+    const std::int64_t last = rows(tables_.addends, 3);
+    tables_.tiles.insert(tables_.tiles.end(), {first, own, last});
+    if (last - first != 1) return 0;
+    const std::int64_t* row = &tables_.addends[tables_.addends.size() - 3];
+    if (!stores_within(plan_.tiles[static_cast<std::size_t>(slot.tile)], row[1], row[2])) return slot_work::kAddsOne;
+    return slot_work::kAddsOne + slot_work::kAddsToAll + slot_work::kShift * row[0];
+  }
+
+  /// Whether all that the tile stores to the reduced buffer is among its elements from `begin` to `end`.
+  bool stores_within(const Tile& tile, std::int64_t begin, std::int64_t end) const {
+    const Shape& shape = plan_.buffer(reduced_).shape;
+    return std::all_of(tile.writes.begin(), tile.writes.end(), [&](const TileAccess& access) {
+      if (access.buffer != reduced_ || access.region.empty()) return true;
+      Region last = access.region;
+      for (int d = 0; d < last.dimensions(); ++d) last[d].begin = last[d].end - 1;
+      return linear_offset(access.region, shape) >= begin && linear_offset(last, shape) < end;
+    });
   }
 
   /// Whether the slot's signals are raised only when its worker's next slot has computed.
@@ -156,7 +174,8 @@ class TableMaker {
     return next < slots.size() && !waits_for_anything(slots[next]);
   }
 
-  void add_signals(const std::vector<Slot>& slots, std::size_t index) {
+  /// Returns when the slot raises signals, by slot_work.
+  std::int64_t add_signals(const std::vector<Slot>& slots, std::size_t index) {
     const std::int64_t first = rows(tables_.signals, 2);
     for (const int number : slots[index].signals) {
       const Signal& signal = plan_.signals[static_cast<std::size_t>(number)];
@@ -170,6 +189,8 @@ class TableMaker {
     const auto [early_begin, early_end] = put_off(slots, index) ? none : own;
     tables_.tiles.insert(tables_.tiles.end(), {late_begin, late_end, early_begin, early_end});
     signals_of_.push_back(own);
+    return (late_begin < late_end ? slot_work::kRaisesLate : 0) +
+           (early_begin < early_end ? slot_work::kRaisesEarly : 0);
   }
 
   const Plan& plan_;

@@ -186,8 +186,8 @@ struct KernelPart {
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
   /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.
   std::vector<std::int64_t> grid = {1};
-  int warps = 4;            ///< for Triton: per thread block
-  int stages = 3;           ///< for Triton: depth of software pipelines
+  int warps = 4;   ///< for Triton: per thread block
+  int stages = 3;  ///< for Triton: depth of software pipelines
 };
 
 /// In which order the summands of a part of a reduced tensor are added. A leaf (no terms) is the summand of `rank`, as
@@ -256,14 +256,27 @@ void for_each_waits_of(const Slot& slot, Visitor&& visit) {
 /// Whether the slot waits for anything.
 bool waits_for_anything(const Slot& slot);
 
+/// What a slot of a plan with a reduced buffer does besides computing and storing its tile. The numbers stand in
+/// emitted kernels, too.
+namespace slot_work {
+inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
+inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
+inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
+inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
+inline constexpr std::int64_t kWaitsToAdd = 16;  ///< it has waits before adding
+inline constexpr std::int64_t kAddsToAll = 32;  ///< that one row is for all elements that the tile stores; then the ...
+inline constexpr std::int64_t kShift = 64;      ///< ... row's shift times this is in the sum, too
+}  // namespace slot_work
+
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
   /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
-  /// In a plan with a reduced buffer 11 more columns follow: first and past-the-last row of `waits` before
+  /// In a plan with a reduced buffer 12 more columns follow: first and past-the-last row of `waits` before
   /// adding; first row of `addends`, the row before which the own value is added, past-the-last row; first and
   /// past-the-last row of `signals` to raise before the slot waits to add, or stores, and of those to raise after it
   /// has stored; first and past-the-last element, by row-major number in the reduced buffer, that the slot keeps (kept
-  /// as a whole: 0 and the number of elements).
+  /// as a whole: 0 and the number of elements); and, so that the kernel need not look at most of these, what the slot
+  /// does, a sum of numbers of slot_work.
   /// For each streamed loop 2 more columns follow: first and past-the-last row of `steps`.
   /// A slot's signals are raised once: after it where its worker's next slot waits for anything or there is none, else
   /// before that next slot stores, when waiting until the stores are complete costs nothing any more.

@@ -25,14 +25,18 @@ int ScheduleBuilder::chunk(int tensor, const Region& region) {
 
 Dependency ScheduleBuilder::push(int source, int destination, int source_chunk, int destination_chunk,
                                  std::vector<Dependency> dependencies, int port, Reduction reduction) {
-  return add(source,
-             {P2P{source, destination, source_chunk, destination_chunk, reduction}, std::move(dependencies), port, 0});
+  return transfer(source, {source, destination, source_chunk, destination_chunk, reduction}, std::move(dependencies),
+                  port);
 }
 
 Dependency ScheduleBuilder::pull(int source, int destination, int source_chunk, int destination_chunk,
                                  std::vector<Dependency> dependencies, int port, Reduction reduction) {
-  return add(destination,
-             {P2P{source, destination, source_chunk, destination_chunk, reduction}, std::move(dependencies), port, 0});
+  return transfer(destination, {source, destination, source_chunk, destination_chunk, reduction},
+                  std::move(dependencies), port);
+}
+
+Dependency ScheduleBuilder::transfer(int rank, const P2P& p2p, std::vector<Dependency> dependencies, int port) {
+  return add(rank, {p2p, std::move(dependencies), port, 0});
 }
 
 Dependency ScheduleBuilder::collective(Collective collective, std::vector<Dependency> dependencies) {

@@ -19,36 +19,30 @@ const LogicalTensor& tensor_of(const Schedule& schedule, const Collective& c) {
   return schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
 }
 
-/// Throws unless the collective does what a template does: it is over all ranks in order, and joins whole tensors with
-/// the shards of its ranks.
+/// Throws unless the collective does what a template does: over all ranks in order, it turns what the tensor's
+/// placement before the schedule says that each rank holds into what the placement after it says.
 void check_as_template(const Schedule& schedule, const Collective& c, const SourceLocation& where) {
-  const bool gathers = c.type == CollectiveType::all_gather;
-  const std::string remedy =
-      fmt::format("{} over all ranks in order, {}; or write the P2P operators yourself",
-                  gathers ? "an all-gather" : "a reduce-scatter",
-                  gathers ? "from their shards to the whole tensor" : "from whole tensors of summands to their shards");
-  if (!gathers && c.type != CollectiveType::reduce_scatter)
-    throw UserError(where, "only all-gather and reduce-scatter collectives can be opened into transfers so far",
-                    "write the P2P operators yourself");
   const LogicalTensor& tensor = tensor_of(schedule, c);
-  const Placement& sharded = gathers ? tensor.before : tensor.after;
-  const Placement& whole = gathers ? tensor.after : tensor.before;
-  bool fits = static_cast<int>(c.ranks.size()) == schedule.ranks() && sharded.kind == Placement::Kind::shard &&
-              whole == (gathers ? Placement::replicate() : Placement::partial_sum());
-  const auto region = [&](int index) -> const Region& {
-    return schedule.chunks[static_cast<std::size_t>(index)].region;
+  const bool broadcasts = c.type == CollectiveType::broadcast;
+  const auto holds = [&](int chunk, const Placement& placement, int rank) {
+    return same_box(schedule.chunks[static_cast<std::size_t>(chunk)].region,
+                    held_region(placement, tensor.shape, schedule.ranks(), rank));
   };
+  bool fits = static_cast<int>(c.ranks.size()) == schedule.ranks() &&
+              collective_between(tensor.before, tensor.after, where) == c.type;
   for (std::size_t i = 0; i < c.ranks.size() && fits; ++i) {
-    const Region& shard = region(gathers ? c.source_chunks[i] : c.destination_chunks[i]);
-    const Region& all = region(gathers ? c.destination_chunks[i] : c.source_chunks[i]);
-    fits = c.ranks[i] == static_cast<int>(i) && all == Region::whole(tensor.shape) &&
-           same_box(shard, held_region(sharded, tensor.shape, schedule.ranks(), c.ranks[i]));
+    // The root of a broadcast comes first; its other ranks are in any order and contribute nothing.
+    fits = broadcasts ? i > 0 || c.ranks[i] == tensor.before.rank : c.ranks[i] == static_cast<int>(i);
+    fits = fits && holds(c.destination_chunks[i], tensor.after, c.ranks[i]) &&
+           ((broadcasts && i > 0) || holds(c.source_chunks[i], tensor.before, c.ranks[i]));
   }
   if (!fits)
-    throw UserError(where,
-                    fmt::format("the chunks of the {} of '{}' are not its shards",
-                                gathers ? "all-gather" : "reduce-scatter", tensor.name),
-                    remedy);
+    throw UserError(
+        where,
+        fmt::format("the {} of '{}' does not turn {} into {}", collective_name(c.type), tensor.name,
+                    tensor.before.to_string(), tensor.after.to_string()),
+        "a collective that is opened into transfers is over all ranks in order, from what each of them holds "
+        "before the schedule to what it holds after it; or write the P2P operators yourself");
 }
 
 }  // namespace
@@ -65,12 +59,11 @@ Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& opt
   const auto chunk = [&](const Schedule& from, int index, int tensor) {
     return builder.chunk(tensor, from.chunks[static_cast<std::size_t>(index)].region);
   };
-  const auto add = [&](const P2P& p2p, int owner, int source_chunk, int destination_chunk,
+  const auto add = [&](P2P p2p, int owner, int source_chunk, int destination_chunk,
                        std::vector<Dependency> dependencies, int port) {
-    return p2p.source_rank == owner ? builder.push(p2p.source_rank, p2p.destination_rank, source_chunk,
-                                                   destination_chunk, std::move(dependencies), port, p2p.reduction)
-                                    : builder.pull(p2p.source_rank, p2p.destination_rank, source_chunk,
-                                                   destination_chunk, std::move(dependencies), port, p2p.reduction);
+    p2p.source_chunk = source_chunk;
+    p2p.destination_chunk = destination_chunk;
+    return builder.transfer(owner, p2p, std::move(dependencies), port);
   };
   for (const Dependency& which : topological_order(schedule)) {
     const Operator& op = schedule.at(which);
@@ -91,9 +84,7 @@ Schedule expand_collectives(const Schedule& schedule, const TemplateOptions& opt
     check_as_template(schedule, collective, where);
     const LogicalTensor& tensor = tensor_of(schedule, collective);
     const int tensor_index = schedule.chunks[static_cast<std::size_t>(collective.source_chunks.front())].tensor;
-    const Schedule opened = collective.type == CollectiveType::all_gather
-                                ? all_gather(tensor, schedule.ranks(), options, where)
-                                : reduce_scatter(tensor, schedule.ranks(), options, where);
+    const Schedule opened = make_collective(tensor, schedule.ranks(), options, where);
     std::map<std::pair<int, int>, Dependency> moved;
     for (const Dependency& inner : topological_order(opened)) {
       const Operator& inner_op = opened.at(inner);

@@ -7,6 +7,8 @@
 #include <map>
 #include <set>
 
+#include "syncopate/schedule/chains.h"
+
 namespace syncopate {
 
 namespace {
@@ -95,6 +97,8 @@ struct TensorState {
   std::vector<std::vector<int>> contributors;
   std::vector<std::vector<int>> adders;
   std::vector<std::vector<int>> readers;
+  std::vector<std::vector<int>> own_readers;  ///< those that have read what `writer` wrote, whatever was added
+  std::vector<std::vector<int>> own;          ///< whose summands `writer` wrote; empty while nothing has been added
 };
 
 std::string name_of(Dependency d) { return fmt::format("rank {} operator {}", d.rank, d.index); }
@@ -112,12 +116,19 @@ class SymbolicRun {
     for (const Chunk& chunk : schedule.chunks) chunk_atoms_.push_back(state(chunk.tensor).atoms.of(chunk.region));
     visited_.assign(total, 0);
     position_.assign(total, 0);
+    chains_ = Chains(total);
   }
 
   void run() {
     order_ = topological_order(schedule_);
     for (std::size_t i = 0; i < order_.size(); ++i)
       position_[static_cast<std::size_t>(number(order_[i]))] = static_cast<std::uint32_t>(i);
+    for (const Dependency& which : order_) {
+      std::vector<std::size_t> before;
+      for (const Dependency& d : schedule_.at(which).dependencies)
+        before.push_back(static_cast<std::size_t>(number(d)));
+      chains_.add(static_cast<std::size_t>(number(which)), before);
+    }
     for (const Dependency& which : order_) {
       at_ = which;
       const Operator& op = schedule_.at(which);
@@ -144,6 +155,8 @@ class SymbolicRun {
       s.contributors.resize(cells);
       s.adders.resize(cells);
       s.readers.resize(cells);
+      s.own_readers.resize(cells);
+      s.own.resize(cells);
     }
     for (int rank = 0; rank < schedule_.ranks(); ++rank)
       for (const int atom : s.atoms.of(held_region(t.before, t.shape, schedule_.ranks(), rank))) {
@@ -163,8 +176,11 @@ class SymbolicRun {
 
   /// Whether operator n must have completed before the current one starts.
   bool is_before(int n) {
+    const auto leads_to = [&](Dependency d) {
+      return number(d) == n || chains_.in_order(static_cast<std::size_t>(n), static_cast<std::size_t>(number(d)));
+    };
     for (const Dependency& d : schedule_.at(at_).dependencies)
-      if (number(d) == n) return true;
+      if (leads_to(d)) return true;
     ++round_;
     std::vector<Dependency> stack = {at_};
     while (!stack.empty()) {
@@ -172,7 +188,7 @@ class SymbolicRun {
       stack.pop_back();
       for (const Dependency& d : schedule_.at(top).dependencies) {
         const int m = number(d);
-        if (m == n) return true;
+        if (leads_to(d)) return true;
         // What stands before n in the order cannot come after it.
         if (position_[static_cast<std::size_t>(m)] < position_[static_cast<std::size_t>(n)]) continue;
         if (visited_[static_cast<std::size_t>(m)] == round_) continue;
@@ -192,7 +208,7 @@ class SymbolicRun {
     return schedule_.tensors[static_cast<std::size_t>(tensor)].name + state(tensor).atoms.region(atom).to_string();
   }
 
-  void check_read(int tensor, int rank, int atom) {
+  void check_read(int tensor, int rank, int atom, bool own = false) {
     TensorState& s = state(tensor);
     const std::size_t cell = place(s, rank, atom);
     const int writer = s.writer[cell];
@@ -207,8 +223,9 @@ class SymbolicRun {
     };
     arrived(writer);
     if (!s.partial) return;
-    for (const int adder : s.adders[cell]) arrived(adder);
-    s.readers[cell].push_back(number(at_));
+    if (!own)
+      for (const int adder : s.adders[cell]) arrived(adder);
+    (own ? s.own_readers : s.readers)[cell].push_back(number(at_));
   }
 
   /// Puts a value that nobody may have put there before.
@@ -242,14 +259,17 @@ class SymbolicRun {
       if (sum.size() < contribution.size() + s.contributors[cell].size())
         fail(fmt::format("it adds to {} on rank {} summands that are in it already", atom_name(tensor, atom), rank),
              "add every summand once");
+      if (s.adders[cell].empty()) s.own[cell] = std::move(s.contributors[cell]);
       s.contributors[cell] = std::move(sum);
       s.adders[cell].push_back(number(at_));
       return;
     }
     for (const int adder : s.adders[cell]) finished(adder);
+    for (const int reader : s.own_readers[cell]) finished(reader);
     s.contributors[cell] = std::move(contribution);
     s.adders[cell].clear();
     s.readers[cell].clear();
+    s.own_readers[cell].clear();
     s.writer[cell] = number(at_);
   }
 
@@ -270,9 +290,11 @@ class SymbolicRun {
     if (reduce && !s.partial)
       fail("it reduces a tensor that is not partial", "drop the reduction, or place the tensor as partial(sum)");
     for (const int atom : chunk_atoms_[static_cast<std::size_t>(p2p.source_chunk)]) {
-      check_read(source.tensor, p2p.source_rank, atom);
+      check_read(source.tensor, p2p.source_rank, atom, p2p.own);
+      const std::size_t cell = place(s, p2p.source_rank, atom);
       if (s.partial)
-        write_sum(source.tensor, p2p.destination_rank, atom, s.contributors[place(s, p2p.source_rank, atom)], reduce);
+        write_sum(source.tensor, p2p.destination_rank, atom,
+                  p2p.own && !s.adders[cell].empty() ? s.own[cell] : s.contributors[cell], reduce);
       else
         write_once(source.tensor, p2p.destination_rank, atom);
     }
@@ -338,6 +360,7 @@ class SymbolicRun {
   std::vector<std::uint32_t> position_;  ///< of each operator in order_
   std::vector<std::uint32_t> visited_;   ///< the search that saw an operator last
   std::uint32_t round_ = 0;
+  Chains chains_{0};
 };
 
 }  // namespace

@@ -54,6 +54,9 @@ class OperatorCheck {
       const Chunk& source = chunk(p2p->source_chunk);
       same_size(source, chunk(p2p->destination_chunk));
       if (source.region.empty()) fail("its chunk is empty", "leave it out");
+      if (p2p->own && p2p->reduction != Reduction::sum)
+        fail("it sends a rank's own summand without adding it",
+             "only sums have summands: add it, or send what is there");
     } else {
       collective(std::get<Collective>(op_.action));
     }
@@ -206,7 +209,7 @@ std::vector<Dependency> find_cycle(const Schedule& schedule, const std::vector<D
   return path;
 }
 
-void check_tensor(const LogicalTensor& tensor, const SourceLocation& where) {
+void check_tensor(const LogicalTensor& tensor, int ranks, const SourceLocation& where) {
   const auto dimensions = static_cast<int>(tensor.shape.size());
   if (dimensions < 1 || dimensions > kMaxDimensions)
     throw UserError(where, fmt::format("tensor '{}' has {} dimensions", tensor.name, dimensions),
@@ -215,11 +218,15 @@ void check_tensor(const LogicalTensor& tensor, const SourceLocation& where) {
     if (extent < 1)
       throw UserError(where, fmt::format("tensor '{}' is {}", tensor.name, to_string(tensor.shape)),
                       "sizes are at least 1");
-  for (const Placement& placement : {tensor.before, tensor.after})
+  for (const Placement& placement : {tensor.before, tensor.after}) {
+    if (placement.kind == Placement::Kind::only && (placement.rank < 0 || placement.rank >= ranks))
+      throw UserError(where, fmt::format("tensor '{}' is {}", tensor.name, placement.to_string()),
+                      fmt::format("ranks count from 0 to {}", ranks - 1));
     if (placement.kind == Placement::Kind::shard && (placement.dimension < 0 || placement.dimension >= dimensions))
       throw UserError(where,
                       fmt::format("tensor '{}' of {} dimensions is {}", tensor.name, dimensions, placement.to_string()),
                       fmt::format("dimensions count from 0 to {}", dimensions - 1));
+  }
 }
 
 void check_chunk(const Schedule& schedule, const Chunk& chunk, const SourceLocation& where) {
@@ -235,9 +242,25 @@ void check_chunk(const Schedule& schedule, const Chunk& chunk, const SourceLocat
 
 }  // namespace
 
+std::string_view collective_name(CollectiveType type) {
+  switch (type) {
+    case CollectiveType::all_gather:
+      return "all_gather";
+    case CollectiveType::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveType::all_reduce:
+      return "all_reduce";
+    case CollectiveType::all_to_all:
+      return "all_to_all";
+    case CollectiveType::broadcast:
+      return "broadcast";
+  }
+  throw InternalError("collective without a name");
+}
+
 void validate(const Schedule& schedule, const SourceFile* file) {
   const SourceLocation somewhere = file == nullptr ? SourceLocation{} : SourceLocation{file->name()};
-  for (const LogicalTensor& tensor : schedule.tensors) check_tensor(tensor, somewhere);
+  for (const LogicalTensor& tensor : schedule.tensors) check_tensor(tensor, schedule.ranks(), somewhere);
   for (const Chunk& chunk : schedule.chunks) check_chunk(schedule, chunk, somewhere);
   std::size_t total = 0;
   for (int rank = 0; rank < schedule.ranks(); ++rank) {

@@ -6,12 +6,15 @@
 // rank and port in topological_order()), not a dependency, and nothing may rely on it for correctness. A P2P copies its
 // source chunk, as the source rank holds it, into its destination chunk on the destination rank. With a reduction it
 // adds instead; what is added to one place before it is read makes one sum, in ascending order of the ranks that it
-// comes from, whatever the order of arrival. A P2P listed at its source is a push, listed at its destination a pull.
+// comes from, whatever the order of arrival. What arrives to be added is kept apart from the summand that stands in the
+// place, so an operator may also send that summand by itself (`own`), however much has been added. A P2P listed at its
+// source is a push, listed at its destination a pull.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -55,6 +58,9 @@ struct P2P {
   int source_chunk = 0;  ///< indices into Schedule::chunks
   int destination_chunk = 0;
   Reduction reduction = Reduction::none;
+  /// Of sums: sends the summand that stands in the place alone. It waits for no addition to its source, and no
+  /// addition waits for it.
+  bool own = false;
 };
 
 enum class CollectiveType : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all, broadcast };
@@ -88,6 +94,9 @@ struct Schedule {
   }
 };
 
+/// "all_gather", as schedule files and the command line write it.
+std::string_view collective_name(CollectiveType type);
+
 /// Checks form: tensors with placements that fit, ranks and chunk indices in range, chunks inside their tensors, source
 /// and destination chunks of equal size, dependencies on operators that exist, no cycle (the message prints it).
 /// Throws UserError; `file`, if given, supplies places for the operators' offsets.
@@ -105,15 +114,19 @@ std::vector<Dependency> topological_order(const Schedule& schedule);
 class ScheduleBuilder {
  public:
   explicit ScheduleBuilder(int ranks);
+  int ranks() const { return schedule_.ranks(); }
   /// Returns the tensor's index.
   int tensor(LogicalTensor tensor);
   /// Returns the chunk's index; equal chunks get one index.
   int chunk(int tensor, const Region& region);
-  /// Adds a push (to the source's list) or a pull (to the destination's list); returns its name for dependencies.
+  /// Adds a push to the source's list; returns its name for dependencies.
   Dependency push(int source, int destination, int source_chunk, int destination_chunk,
                   std::vector<Dependency> dependencies = {}, int port = 0, Reduction reduction = Reduction::none);
+  /// The same, listed at the destination.
   Dependency pull(int source, int destination, int source_chunk, int destination_chunk,
                   std::vector<Dependency> dependencies = {}, int port = 0, Reduction reduction = Reduction::none);
+  /// Adds a copy or a sum between any two chunks to the list of `rank`, its source or its destination.
+  Dependency transfer(int rank, const P2P& p2p, std::vector<Dependency> dependencies = {}, int port = 0);
   /// Adds a collective to the list of its first rank.
   Dependency collective(Collective collective, std::vector<Dependency> dependencies = {});
   /// Validates and hands the schedule over.

@@ -15,8 +15,8 @@ namespace syncopate {
 namespace {
 
 constexpr std::int64_t kVersion = 1;
-constexpr std::array<std::string_view, 5> kCollectiveNames = {"all_gather", "reduce_scatter", "all_reduce",
-                                                              "all_to_all", "broadcast"};
+constexpr std::array kCollectives = {CollectiveType::all_gather, CollectiveType::reduce_scatter,
+                                     CollectiveType::all_reduce, CollectiveType::all_to_all, CollectiveType::broadcast};
 
 /// Reads "a[0:128, :]": a tensor's name and a range per dimension; an empty bound is the tensor's own.
 class ScheduleParser {
@@ -81,10 +81,10 @@ class ScheduleParser {
 
   Placement placement(JsonReader& reader, std::string_view key, std::size_t dimensions) const {
     const std::string text = reader.string(key);
-    const std::optional<Placement> parsed = Placement::parse(text);
+    const std::optional<Placement> parsed = Placement::parse_in_schedule(text);
     if (!parsed)
       throw reader.error(reader.required(key), fmt::format("'{}' is not a placement", text),
-                         "shard(dimension), replicate or partial(sum)");
+                         "shard(dimension), replicate, partial(sum), shard(dimension)+steps or only(rank)");
     if (parsed->kind == Placement::Kind::shard && parsed->dimension >= static_cast<int>(dimensions))
       throw reader.error(reader.required(key), fmt::format("{} of a tensor of {} dimensions", text, dimensions),
                          fmt::format("dimensions count from 0 to {}", dimensions - 1));
@@ -117,6 +117,10 @@ class ScheduleParser {
           throw reader.error(*reduce, fmt::format("unknown reduction '{}'", reduce->string()), "known: sum");
         p2p.reduction = Reduction::sum;
       }
+      if (const Json* own = reader.optional("own")) {
+        if (own->kind() != Json::Kind::boolean) throw reader.error(*own, "'own' is not true or false");
+        p2p.own = own->boolean();
+      }
       op.action = p2p;
     }
     if (const Json* after = reader.optional("after"))
@@ -142,12 +146,15 @@ class ScheduleParser {
 
   Collective collective_of(JsonReader& reader, const Json& type) {
     const std::string& name = expect_string(file_, type, "'collective'");
-    const auto known = std::find(kCollectiveNames.begin(), kCollectiveNames.end(), name);
-    if (known == kCollectiveNames.end())
-      throw reader.error(type, fmt::format("unknown collective '{}'", name),
-                         suggest(name, std::vector<std::string>(kCollectiveNames.begin(), kCollectiveNames.end())));
+    const auto* const known = std::find_if(kCollectives.begin(), kCollectives.end(),
+                                           [&](CollectiveType t) { return collective_name(t) == name; });
+    if (known == kCollectives.end()) {
+      std::vector<std::string> names;
+      for (const CollectiveType t : kCollectives) names.emplace_back(collective_name(t));
+      throw reader.error(type, fmt::format("unknown collective '{}'", name), suggest(name, names));
+    }
     Collective collective;
-    collective.type = static_cast<CollectiveType>(known - kCollectiveNames.begin());
+    collective.type = *known;
     for (const Json& item : reader.array("ranks")) collective.ranks.push_back(small_integer(item, "a rank"));
     for (const Json& item : reader.array("sources")) collective.source_chunks.push_back(chunk(item));
     for (const Json& item : reader.array("destinations")) collective.destination_chunks.push_back(chunk(item));
@@ -245,9 +252,10 @@ Json operator_json(const Schedule& schedule, const Operator& op, int rank) {
     json.set(push ? "to" : "from", push ? p2p->destination_rank : p2p->source_rank);
     if (p2p->destination_chunk != p2p->source_chunk) json.set("into", chunk_text(schedule, p2p->destination_chunk));
     if (p2p->reduction == Reduction::sum) json.set("reduce", "sum");
+    if (p2p->own) json.set("own", true);
   } else {
     const auto& collective = std::get<Collective>(op.action);
-    json.set("collective", std::string(kCollectiveNames[static_cast<std::size_t>(collective.type)]));
+    json.set("collective", std::string(collective_name(collective.type)));
     Json ranks = Json::array();
     for (const int r : collective.ranks) ranks.push_back(r);
     json.set("ranks", std::move(ranks));

@@ -11,6 +11,7 @@ import unittest
 
 BINARY, SOURCE = sys.argv[1], pathlib.Path(sys.argv[2])
 sys.path.insert(0, str(SOURCE / "bench/gpu"))
+import gemm_kernels
 import rows
 import tuning
 
@@ -30,9 +31,12 @@ class Compiles(unittest.TestCase):
 
     def compiled(self, row, choice, ranks=2):
         file = SOURCE / "operators" / choice.operator_file(row.kind)
-        command = [BINARY, "compile", str(file), "--out", self.folder.name, *settings(choice.overrides(row, ranks))]
+        return self.compiled_file(file, choice.overrides(row, ranks), choice.name)
+
+    def compiled_file(self, file, overrides, name):
+        command = [BINARY, "compile", str(file), "--out", self.folder.name, *settings(overrides)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=120)
-        self.assertEqual(result.returncode, 0, f"{choice.name}: {result.stderr}")
+        self.assertEqual(result.returncode, 0, f"{name}: {result.stderr}")
         return json.loads((pathlib.Path(self.folder.name) / "plan.json").read_text())
 
     def test_every_variation_of_a_search(self):
@@ -52,6 +56,17 @@ class Compiles(unittest.TestCase):
     def test_the_default_of_every_row(self):
         for row in [row for row in rows.all_rows(2) if rows.TABLE in row.sources and row.M <= 2048]:
             self.compiled(row, tuning.default_choice(row, 2, 132))
+
+    def test_every_product_of_the_table(self):
+        """The operators that local.py makes."""
+        for configuration in sorted(set(gemm_kernels.read_table(tuning.LOCAL_PRODUCTS).values()), key=str):
+            settings = configuration.settings(512, 640, 256, 132)
+            texts = {key: json.dumps(value) for key, value in settings.items()}
+            plan = self.compiled_file(SOURCE / "operators/gemm.toml", texts, str(configuration))
+            self.assertEqual(plan["kernel"]["function"], configuration.kernel)
+            self.assertEqual(len(plan["tiles"]), configuration.tiles(512, 640))
+            self.assertEqual((plan["kernel"]["warps"], plan["kernel"]["stages"]),
+                             (configuration.warps, configuration.stages))
 
     def test_a_kernel_is_the_same_text_for_one_rank_and_for_two(self):
         """What is built ahead, as an operator of one rank, is what operators of several use."""

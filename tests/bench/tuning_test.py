@@ -84,9 +84,9 @@ class Axes(unittest.TestCase):
             path = pathlib.Path(folder) / "table.json"
             self.assertEqual(tuning.read_local_products(path), {})
             path.write_text(json.dumps({
-                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_split_k", [64, 64, 128], 4, 3, 2],
+                "configurations": [["gemm", [128, 256, 64, 4], 8, 3, 1], ["gemm_pointers", [64, 64, 128, 8], 4, 3, 2],
                                    ["gemm_two_widths", [64, 256, 64, 64, 8], 4, 4, 2]],
-                "choices": [[8192, 1, 2, 0, 1], [128, 3, 4, 1, 6], [1024, 5, 6, 2, 1]]}))
+                "choices": [[8192, 1, 2, 0], [128, 3, 4, 1], [1024, 5, 6, 2]]}))
             products = tuning.read_local_products(path)
             self.assertEqual(set(products), {(8192, 1, 2), (1024, 5, 6)})
             self.assertEqual(products[1024, 5, 6](Choice()), Choice(kernel="gemm_two_widths", block_m=64, block_n=256,
@@ -173,6 +173,15 @@ class Search(unittest.TestCase):
         self.assertEqual(best, Choice())
 
 
+class Finalists(unittest.TestCase):
+    def test_the_fastest_few_that_are_near_the_best_and_no_failures(self):
+        times = [104, 100, None, 102, 101, 102.5, 102.9]
+        tried = {Choice(split=i + 1): us for i, us in enumerate(times)}
+        self.assertEqual([choice.split for choice in tuning.finalists(tried)], [2, 5, 4, 6])
+        self.assertEqual([choice.split for choice in tuning.finalists(tried, within=0.01)], [2, 5])
+        self.assertEqual(tuning.finalists({Choice(): None}), [])
+
+
 class TunedFile(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -218,6 +227,21 @@ class TunedFile(unittest.TestCase):
         # Half the rows: nearest would be chunks of 8 per shard of 256 rows, thinner than a tile.
         tuned = {"ag:1024x3584x8192@2": Choice(split=4)}
         self.assertEqual(chosen(512, 3584, 8192)[1], "default")
+
+    def test_a_size_that_was_not_measured_gets_the_tile_of_its_product(self):
+        measured = Choice(split=4, initiator="pull", sms=128)
+        tuned = {tuning.key(LARGE, 2): measured}
+        products = {(8192, 14336, 8192): tuning.tile("gemm", 64, 256, 0, 64, 4, 5),
+                    (8192, 13312, 8192): tuning.tile("gemm", 128, 128, 0, 64, 4, 3, 2),
+                    (1024, 8192, 3584): tuning.tile("gemm_two_widths", 64, 256, 64, 64, 4, 4)}
+        self.assertEqual(tuning.choose(LARGE, 2, 132, tuned, products), (measured, "measured"))
+        near = rows.Row("ag", 8192, 13312, 8192, ())
+        choice, source = tuning.choose(near, 2, 132, tuned, products)
+        self.assertEqual((choice.block_n, choice.warps, choice.stages, choice.per_sm), (128, 4, 3, 2))
+        self.assertEqual((choice.split, choice.initiator, choice.sms), (4, "pull", 128))
+        self.assertEqual(source, "as ag:8192x14336x8192@2, tile of the product alone")
+        # The operator of a scatter has no such kernel.
+        self.assertEqual(tuning.choose(SMALL, 2, 132, tuned, products), tuning.choose(SMALL, 2, 132, tuned))
 
     def test_fewer_sms_than_measured_lower_a_choice(self):
         tuned = {tuning.key(LARGE, 2): Choice(sms=132)}

@@ -51,6 +51,32 @@ TEST(Board, AnotherProcessSeesWhatThisOneSaysAndTheReverse) {
   EXPECT_TRUE(board.is_there(3));
 }
 
+TEST(Board, CountsLaunches) {
+  Board board = Board::make();
+  EXPECT_EQ(board.given(4), 0);
+  EXPECT_EQ(board.ended(4), 0);
+  EXPECT_FALSE(board.captured(4));
+  EXPECT_FALSE(board.has_left(4));
+  const int code = in_another_process([name = board.name()] {
+    Board opened = Board::open(name);
+    opened.arrive(4);
+    opened.note_given(4, 7);
+    opened.note_ended(4, 5);
+    opened.note_ended(4, 3);  // seen earlier, told later
+    opened.note_captured(4);
+    opened.leave(4);
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(board.given(4), 7);
+  EXPECT_EQ(board.ended(4), 5);
+  EXPECT_TRUE(board.captured(4));
+  EXPECT_TRUE(board.has_left(4));
+  EXPECT_FALSE(board.is_there(4));
+  EXPECT_EQ(board.given(3), 0);
+  EXPECT_FALSE(board.has_left(3)) << "it has never been there";
+}
+
 TEST(Board, OnlyTheFirstFailureCounts) {
   Board board = Board::make();
   board.fail("the first");

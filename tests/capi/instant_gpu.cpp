@@ -147,7 +147,10 @@ InstantGpu::InstantGpu() : driver_(std::make_shared<Driver>()) {
   driver.function_set_attribute = [](Function, int, int) -> Result { return kSuccess; };
   driver.occupancy = [](int* blocks, Function, int, std::size_t) -> Result { return *blocks = 1, kSuccess; };
   driver.launch_kernel = [](Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                            void**, void**) -> Result { return kSuccess; };
+                            void**, void**) -> Result {
+    const auto locked = Calls::lock();
+    return Calls::gpu().broken_launches_;
+  };
 }
 
 InstantGpu::~InstantGpu() { the_gpu = nullptr; }
@@ -171,6 +174,11 @@ void InstantGpu::capture(bool captured) {
 void InstantGpu::break_with(Result result) {
   const std::lock_guard lock(mutex_);
   broken_ = result;
+}
+
+void InstantGpu::break_launches_with(Result result) {
+  const std::lock_guard lock(mutex_);
+  broken_launches_ = result;
 }
 
 int InstantGpu::opened() const {

@@ -32,6 +32,8 @@ class InstantGpu {
   void capture(bool captured);
   /// From now on, asking for events ends in this result.
   void break_with(Result result);
+  /// From now on, launching kernels does.
+  void break_launches_with(Result result);
 
   int opened() const;  ///< memory of other processes that is mapped
   int freed() const;
@@ -48,6 +50,7 @@ class InstantGpu {
   std::uintptr_t names_ = 1000;
   bool captured_ = false;
   Result broken_ = kSuccess;
+  Result broken_launches_ = kSuccess;
   int freed_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <thread>
@@ -210,6 +211,92 @@ TEST(PeerGroup, AGpuThatFailsIsToldToAll) {
   ASSERT_TRUE(told.has_value());
   EXPECT_THAT(*told, HasSubstr("rank 0: the GPU failed while running an operator: CUDA_ERROR_OF_A_TEST"));
   EXPECT_EQ(both.second.group.call(both.second.stream), told);
+}
+
+TEST(PeerGroup, ALaunchThatCouldOnlyBeGivenInPartIsToldToAllAndLetGo) {
+  Both both;
+  both.machine.hold(both.second.stream, both.second.rank.record());
+  ASSERT_EQ(both.second.group.call(both.second.stream), std::nullopt) << "it waits for rank 0";
+  both.machine.break_launches_with(719);
+  const auto told = both.first.group.call(both.first.stream);
+  both.machine.break_launches_with(kSuccess);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_THAT(*told, HasSubstr("rank 0: a launch could be given to its GPU in part only: the GPU failed while "
+                               "launching "));
+  EXPECT_THAT(*told, HasSubstr("CUDA_ERROR_OF_A_TEST"));
+  const auto begin = Clock::now();
+  EXPECT_EQ(both.second.group.synchronize(), told);
+  EXPECT_EQ(both.first.group.synchronize(), told);
+  EXPECT_LT(seconds_since(begin), 1) << "long before the time limit of 10 s";
+  for (Member* member : {&both.first, &both.second}) EXPECT_EQ(member->group.call(member->stream), told);
+}
+
+TEST(PeerGroup, AMistakeBeforeAnythingIsGivenSpendsNothing) {
+  InstantGpu machine;
+  Gpu gpu(machine.driver(), 0);
+  RankOnGpu rank(plan(), 0, gpu, options(10));
+  PeerGroup group(rank, 2);
+  Member other(machine, 1);
+  const std::vector<std::string> handles = {group.handle(), other.group.handle()};
+  group.connect(handles);
+  other.group.connect(handles);
+  const Stream stream = gpu.make_stream(false);
+  EXPECT_THROW(group.call(stream), UserError) << "a tensor without memory";
+  EXPECT_EQ(other.group.failure(), std::nullopt);
+  rank.allocate_unbound();
+  EXPECT_EQ(group.call(stream), std::nullopt);
+  EXPECT_EQ(other.group.call(other.stream), std::nullopt);
+  EXPECT_EQ(group.synchronize(), std::nullopt);
+  EXPECT_EQ(other.group.synchronize(), std::nullopt);
+}
+
+TEST(PeerGroup, LeavingWaitsForTheLaunchesOfARankOfTheSameProcess) {
+  Both both;
+  both.machine.hold(both.second.stream, both.second.rank.record());
+  for (Member* member : {&both.first, &both.second}) ASSERT_EQ(member->group.call(member->stream), std::nullopt);
+  ASSERT_EQ(both.first.group.synchronize(), std::nullopt);
+  std::atomic<bool> left = false;
+  std::thread leaving([&] {
+    both.first.group.leave();
+    left = true;
+  });
+  ::usleep(300000);
+  EXPECT_FALSE(left) << "rank 1 still reads and writes rank 0's memory";
+  both.machine.driver()->stream_write_value_64(nullptr, both.second.rank.record(), 0, 0);  // its launch ends
+  const auto begin = Clock::now();
+  leaving.join();
+  EXPECT_LT(seconds_since(begin), 1);
+  EXPECT_EQ(both.second.group.synchronize(), std::nullopt);
+}
+
+TEST(PeerGroup, LeavingWaitsForACallThatARankOfTheSameProcessHasYetToMake) {
+  Both both;
+  ASSERT_EQ(both.first.group.call(both.first.stream), std::nullopt);
+  std::atomic<bool> left = false;
+  std::thread leaving([&] {
+    both.first.group.leave();
+    left = true;
+  });
+  ::usleep(300000);
+  EXPECT_FALSE(left);
+  EXPECT_EQ(both.second.group.call(both.second.stream), std::nullopt) << "as many as rank 0 has made";
+  leaving.join();
+  EXPECT_EQ(both.second.group.synchronize(), std::nullopt);
+  EXPECT_EQ(both.second.group.call(both.second.stream),
+            "rank 0 has closed its operator before call 2, which rank 1 makes");
+  EXPECT_EQ(both.second.group.failure(), both.second.group.call(both.second.stream));
+}
+
+TEST(PeerGroup, WhereCallsWereCapturedTheirNumberMeansNothing) {
+  Both both;
+  both.machine.capture(true);
+  for (Member* member : {&both.first, &both.second}) ASSERT_EQ(member->group.call(member->stream), std::nullopt);
+  both.machine.capture(false);
+  ASSERT_EQ(both.first.group.call(both.first.stream), std::nullopt);
+  const auto begin = Clock::now();
+  both.first.group.leave();
+  EXPECT_LT(seconds_since(begin), 1) << "rank 1 may have replayed a graph instead";
+  for (int call = 0; call < 3; ++call) EXPECT_EQ(both.second.group.call(both.second.stream), std::nullopt);
 }
 
 TEST(PeerGroup, AProcessThatDiesEndsTheLaunch) {

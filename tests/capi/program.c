@@ -177,6 +177,17 @@ static void test_errors(const char* source) {
   EXPECT(syncopate_error_column(error) > 0);
   syncopate_error_free(error);
 
+  /* No error has no text and no place. */
+  EXPECT(syncopate_error_code(NULL) == SYNCOPATE_OK);
+  EXPECT(strcmp(syncopate_error_message(NULL), "") == 0);
+  EXPECT(strcmp(syncopate_error_problem(NULL), "") == 0);
+  EXPECT(strcmp(syncopate_error_remedy(NULL), "") == 0);
+  EXPECT(strcmp(syncopate_error_file(NULL), "") == 0);
+  EXPECT(syncopate_error_line(NULL) == 0);
+  EXPECT(syncopate_error_column(NULL) == 0);
+  syncopate_run_options_init(NULL);
+  syncopate_operator_options_init(NULL);
+
   syncopate_error_free(NULL);
   syncopate_text_free(NULL);
   syncopate_plan_free(NULL);
@@ -206,7 +217,19 @@ static void test_operators(const char* source) {
   options.device = 1000;
   /* "there is no GPU 1000" or "there is no CUDA driver on this machine". */
   EXPECT_ERROR(syncopate_operator_create(plan, &options, &op, &error), SYNCOPATE_USER_ERROR, "GPU");
+  EXPECT_ERROR(syncopate_operator_create(NULL, &options, &op, &error), SYNCOPATE_USER_ERROR, "plan is NULL");
+  EXPECT_ERROR(syncopate_operator_create(plan, NULL, &op, &error), SYNCOPATE_USER_ERROR, "options is NULL");
+  EXPECT_ERROR(syncopate_operator_create(plan, &options, NULL, &error), SYNCOPATE_USER_ERROR, "operator is NULL");
   EXPECT_ERROR(syncopate_operator_call(NULL, NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_handle(NULL, NULL, NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_connect(NULL, NULL, NULL, 0, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_bind(NULL, "a", NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_view(NULL, "a", 0, NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_status(NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_synchronize(NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT(syncopate_operator_call(NULL, NULL, NULL) == SYNCOPATE_USER_ERROR);
+  EXPECT_ERROR(syncopate_operator_prepare_local(NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
+  EXPECT_ERROR(syncopate_operator_call_local(NULL, NULL, &error), SYNCOPATE_USER_ERROR, "op is NULL");
   EXPECT(op == NULL);
   syncopate_plan_free(plan);
 }

@@ -75,6 +75,8 @@ TEST(CheckTensor, NamesTheTensorWhatWasExpectedAndWhatCame) {
   refused([](Given& g) { g.tensor.dtype.lanes = 2; }, "tensor b: dtype bf16 expected");
   refused([](Given& g) { g.shape = {4, 3}; }, "tensor b: shape 3 x 4 expected, got 4 x 3");
   refused([](Given& g) { g.tensor.ndim = 1; }, "tensor b: shape 3 x 4 expected, got 3");
+  refused([](Given& g) { g.tensor.ndim = -1; }, "tensor b: shape 3 x 4 expected, got a negative number of dimensions");
+  refused([](Given& g) { g.tensor.shape = nullptr; }, "tensor b: shape 3 x 4 expected, got NULL");
   refused([](Given& g) { g.strides = {1, 3}; }, "tensor b: strides (4, 1) expected, got (1, 3)");
   refused([](Given& g) { g.strides = {8, 1}; }, "tensor b: strides (4, 1) expected, got (8, 1)");
   refused([](Given& g) { g.tensor.device = {kDLCUDA, 0}; }, "tensor b: device cuda:1 expected, got cuda:0");

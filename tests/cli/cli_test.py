@@ -86,12 +86,77 @@ class Cli(unittest.TestCase):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
 
     def test_help_everywhere_with_an_example(self):
-        for command in ([], ["compile"], ["verify"], ["run"], ["profile"], ["show"]):
+        for command in ([], ["compile"], ["verify"], ["run"], ["profile"], ["show"], ["schedule"]):
             result = run(*command, "--help")
             self.assertEqual(result.returncode, 0)
             self.assertIn("Example:\n  syncopate ", result.stdout)
 
+    def test_schedule_describes_draws_and_writes(self):
+        result = run("schedule", "all-gather", "--ranks", "3", "--algorithm", "ring", "--shape", "6x4")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stdout, """\
+all_gather of a (6 x 4 bf16), shard(0) -> replicate, on 3 ranks: ring, push, split 1
+  moves         6 transfers in 2 steps
+  port 0        96 B
+  busiest rank  32 B sent, 32 B received
+  meaning       proven: replicate after it, in every order that its dependencies allow
+chunks
+  #0  a[0:2, 0:4]
+  #1  a[2:4, 0:4]
+  #2  a[4:6, 0:4]
+step  rank 0  rank 1  rank 2
+   0  #0 > 1  #1 > 2  #2 > 0
+   1  #2 > 1  #0 > 2  #1 > 0
+""")
+        self.assertEqual(self.files(), [])
+
+    def test_a_schedule_it_writes_is_one_that_operators_read(self):
+        file = str(self.out.parent / "gather.json")
+        for algorithm in (["recursive_doubling"], ["hierarchical", "--ranks-per-node", "2"], ["interleaved", "--shares", "3:1"]):
+            written = run("schedule", "all_gather", "--shape", "256x64", "--split", "2", "--algorithm", *algorithm, "--out", file)
+            self.assertEqual(written.returncode, 0, written.stderr)
+            self.assertTrue(written.stdout.endswith(f"written {file}\n"), written.stdout)
+            ran = run("run", AG_GEMM, *SMALL, "--set", f'communicate={{a={{schedule="{file}"}}}}')
+            self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+    def test_a_bare_file_name_is_in_the_current_folder(self):
+        result = run("schedule", "all_gather", "--out", "s.json", cwd=self.folder.name)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(self.files(), ["s.json"])
+
+    def test_every_collective(self):
+        for name, placements in (("reduce_scatter", "partial(sum) -> shard(0)"), ("all_reduce", "partial(sum) -> replicate"),
+                                 ("all_to_all", "shard(0) -> shard(1)"), ("broadcast", "only(0) -> replicate"),
+                                 ("shift", "shard(0) -> shard(0)+1")):
+            result = run("schedule", name, "--ranks", "5", "--split", "2", "--initiator", "pull")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"{placements}, on 5 ranks: direct, pull, split 2\n", result.stdout)
+        self.assertIn("up to 16 ranks only", run("schedule", "all_gather", "--ranks", "17").stdout)
+
     # ------------------------------------------------------------------------------------------- what is wrong
+
+    def test_schedule_mistakes(self):
+        for arguments, message in (
+                (["gather"], "schedule: unknown collective 'gather'; "),
+                (["all_gather", "--root", "1"], "--root: all_gather has no use for it; leave it out"),
+                (["all_reduce", "--steps", "1"], "--steps: all_reduce has no use for it; leave it out"),
+                (["shift", "--to-dim", "1"], "--to-dim: shift has no use for it; leave it out"),
+                (["broadcast", "--root", "4"], "--root: rank 4 of 4; ranks count from 0 to 3"),
+                (["all_gather", "--dim", "2"], "--dim: dimension 2 of a tensor of 2 dimensions; dimensions count from 0 to 1"),
+                (["all_to_all", "--dim", "1"], "--to-dim: shard(1) -> shard(1) moves nothing; another dimension than --dim"),
+                (["all_gather", "--shape", "4x"], "--shape: '4x' is not a shape; sizes of at least 1, such as 1024x512"),
+                (["all_gather", "--shape", "0x4"], "--shape: '0x4' is not a shape"),
+                (["all_gather", "--dtype", "bf17"], "--dtype: unknown dtype 'bf17'; known: "),
+                (["all_gather", "--algorithm", "rings"], "--algorithm: unknown algorithm 'rings'; did you mean 'ring'? known: direct"),
+                (["all_gather", "--shares", "1"], "--shares: '1' is not two shares; for example 3:1"),
+                (["all_to_all", "--algorithm", "recursive"], "syncopate schedule: there is no all_to_all by recursive; one of direct"),
+                (["all_gather", "--algorithm", "hierarchical"], "syncopate schedule: hierarchical needs to know how many ranks a node has; "),
+                (["all_gather", "--split", "300"], "syncopate schedule: split is 300, but the largest shard of 'a' has 256 indices")):
+            self.assert_user_error(run("schedule", *arguments), message)
+        self.assertEqual(run("schedule").returncode, 2)
+        self.assertEqual(run("schedule", "all_gather", "--ranks", "0").returncode, 2)
+        self.assert_user_error(run("schedule", "all_gather", "--out", self.folder.name), self.folder.name)
+        self.assert_user_error(run("schedule", "all_gather", "--out", ""), "--out: the name of the file is empty")
 
     def test_command_line_mistakes(self):
         self.assertEqual(run().returncode, 2)

@@ -2,11 +2,13 @@
 // real one.
 #include "syncopate/cuda/compile.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <thread>
 #include <vector>
 
@@ -57,7 +59,7 @@ class CompileInChild : public ::testing::Test {
 };
 
 constexpr const char* kResult =
-    R"(echo '{"name": "k", "warps": 4, "shared_bytes": 7, "scratch_bytes": 384, "parameters": ["a"], "image": "00ff1a"}' > result.json)";
+    R"(echo '{"name": "k", "warps": 4, "shared_bytes": 7, "scratch_bytes": 384, "parameters": ["a"], "descriptors": [{"pointer": "a", "shape": ["M", "K"], "strides": ["K", "1"], "box": [128, 64], "swizzle": 3, "element_bytes": 2}], "hoist_refused": 0, "image": "00ff1a"}' > result.json)";
 
 TEST_F(CompileInChild, ResultsComeBackAndAreCachedByContent) {
   play(std::string("echo x >> ") + folder_.path("count") + "; " + kResult);
@@ -67,6 +69,14 @@ TEST_F(CompileInChild, ResultsComeBackAndAreCachedByContent) {
   EXPECT_EQ(first.shared_bytes, 7);
   EXPECT_EQ(first.scratch_bytes, 384);
   EXPECT_EQ(first.parameters, std::vector<std::string>{"a"});
+  ASSERT_EQ(first.descriptors.size(), 1U);
+  EXPECT_EQ(first.descriptors[0].pointer, "a");
+  EXPECT_EQ(first.descriptors[0].shape, (std::vector<std::string>{"M", "K"}));
+  EXPECT_EQ(first.descriptors[0].strides, (std::vector<std::string>{"K", "1"}));
+  EXPECT_EQ(first.descriptors[0].box, (std::vector<std::int64_t>{128, 64}));
+  EXPECT_EQ(first.descriptors[0].swizzle, 3);
+  EXPECT_EQ(first.descriptors[0].element_bytes, 2);
+  EXPECT_FALSE(first.hoist_refused);
   EXPECT_FALSE(first.from_cache);
   EXPECT_TRUE(compile_kernel(plan_, KernelText::fused, options_).from_cache);
   EXPECT_EQ(entries(), 1U);
@@ -106,6 +116,31 @@ TEST_F(CompileInChild, AnAbortIsAnErrorToo) {
   EXPECT_THAT(error.problem(), HasSubstr("Triton's compiler died of Aborted:\nAssertion failed"));
   EXPECT_THAT(error.remedy(), HasSubstr("number of warps"));
   EXPECT_THAT(error.remedy(), HasSubstr("this is Triton 9.9, and Syncopate was tested with 3.6.0"));
+}
+
+/// It is asked to once more, with descriptors left where they are.
+TEST_F(CompileInChild, AKernelThatCannotTakeDescriptorsIsCompiledWithout) {
+  const std::string refused =
+      std::regex_replace(std::string(kResult), std::regex(R"("descriptors": \[.*\], "hoist_refused": 0)"),
+                         R"("descriptors": [], "hoist_refused": 1)");
+  for (const char* failure : {"echo 'no descriptors' >&2; exit 1", "kill -ABRT $$"}) {
+    options_.cache = folder_.path(failure[0] == 'e' ? "first" : "second");
+    play(fmt::format("grep -q '\"hoist\": true' request.json && {{ {}; }}; {}", failure, refused));
+    const CompiledKernel kernel = compile_kernel(plan_, KernelText::fused, options_);
+    EXPECT_TRUE(kernel.hoist_refused);
+    EXPECT_TRUE(kernel.descriptors.empty());
+    EXPECT_TRUE(compile_kernel(plan_, KernelText::fused, options_).from_cache);
+  }
+}
+
+TEST_F(CompileInChild, WhatIsAskedForAgainIsWhatIsSaid) {
+  play("echo x >> " + folder_.path("count") + "; grep -o '\"hoist\": [a-z]*' request.json >&2; exit 1");
+  EXPECT_THAT(expect_error().problem(), HasSubstr("could not compile it:\n\"hoist\": false"));
+  EXPECT_EQ(fs::file_size(folder_.path("count")), 4U) << "asked twice";
+  fs::remove(folder_.path("count"));
+  plan_ = compile_operator(testing::operator_file("ag_gemm_pointers.toml"));
+  EXPECT_THAT(expect_error().problem(), HasSubstr("could not compile it:\n\"hoist\": true"));
+  EXPECT_EQ(fs::file_size(folder_.path("count")), 2U) << "it has nothing to leave";
 }
 
 TEST_F(CompileInChild, SoIsATimeLimitPassed) {

@@ -72,5 +72,45 @@ TEST(Copies, MoveEveryElementOfRandomBoxesToItsPlace) {
   }
 }
 
+TEST(Copies, OffsetsAndPitchesDoNotFitIn32Bits) {
+  // The last columns of two rows of a tensor of 2^33 elements, to the first columns of another.
+  const std::int64_t columns = std::int64_t{1} << 29;
+  const Shape shape = {16, columns};
+  const auto copies =
+      copies_between(Region{{14, 16}, {columns - 512, columns}}, shape, Region{{12, 14}, {0, 512}}, shape);
+  const std::vector<Copy> expected = {{15 * columns - 512, 12 * columns, 512, 2, columns, columns}};
+  ASSERT_EQ(copies, expected);
+  const DevicePointer source = DevicePointer{1} << 40;
+  const DevicePointer destination = DevicePointer{1} << 41;
+  const auto operations = copy_operations(copies[0], source, destination, 2);
+  ASSERT_EQ(operations.size(), 1U);
+  EXPECT_EQ(operations[0].source - source, 2 * (15 * (std::uint64_t{1} << 29) - 512));
+  EXPECT_EQ(operations[0].destination - destination, 2 * 12 * (std::uint64_t{1} << 29));
+  EXPECT_EQ(operations[0].source_pitch, std::size_t{1} << 30);
+  EXPECT_EQ(operations[0].destination_pitch, std::size_t{1} << 30);
+  EXPECT_EQ(operations[0].width, 1024U);
+  EXPECT_EQ(operations[0].height, 2U);
+}
+
+TEST(Copies, RowsFartherApartThanTheDriverTakesAreCopiedOneByOne) {
+  const Copy copy{
+      .source = 7, .destination = 9, .width = 5, .rows = 3, .source_pitch = 100, .destination_pitch = 1 << 30};
+  const auto one = copy_operations(copy, 1000, 2000, 1);
+  ASSERT_EQ(one.size(), 1U) << "a GiB";
+  EXPECT_EQ(one[0].height, 3U);
+  const auto rows = copy_operations(copy, 1000, 2000, 2);  // 2^31 bytes, one more than the largest
+  ASSERT_EQ(rows.size(), 3U);
+  for (std::size_t row = 0; row < 3; ++row) {
+    EXPECT_EQ(rows[row].source, 1000 + 2 * (7 + 100 * row));
+    EXPECT_EQ(rows[row].destination, 2000 + 2 * 9 + row * (std::size_t{1} << 31));
+    EXPECT_EQ(rows[row].width, 10U);
+    EXPECT_EQ(rows[row].height, 1U);
+  }
+  const Copy run{.source = 0, .destination = 0, .width = std::int64_t{1} << 33};
+  const auto whole = copy_operations(run, 1000, 2000, 2);
+  ASSERT_EQ(whole.size(), 1U);
+  EXPECT_EQ(whole[0].width, std::size_t{1} << 34);
+}
+
 }  // namespace
 }  // namespace syncopate::cuda

@@ -1,17 +1,21 @@
-// Plans on a real GPU, all ranks sharing it. Skipped where there is none.
+// Plans on a real GPU, all ranks sharing it, and on two where there are two. Skipped where there is none.
 #include "syncopate/cuda/gpu.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 
 #include "repository.h"
 #include "syncopate/core/error.h"
+#include "syncopate/cuda/doctor.h"
 #include "syncopate/cuda/driver.h"
+#include "syncopate/cuda/peer_group.h"
 #include "syncopate/cuda/profile.h"
 #include "syncopate/cuda/run.h"
+#include "syncopate/cuda/watch.h"
 #include "syncopate/driver/driver.h"
 #include "tests/support/temporary_folder.h"
 
@@ -256,6 +260,106 @@ TEST_F(OnGpu, RanksOnGpusOfTheirOwn) {
         EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
       }
     }
+  }
+}
+
+TEST_F(OnGpu, LaunchesRunBackToBackOnGpusOfTheirOwnHeldUpByChance) {
+  const auto driver = Driver::load();
+  if (driver->count() < 2) GTEST_SKIP() << "needs two GPUs";
+  options_.share = false;
+  options_.repeat = 1000;
+  options_.inputs = InputKind::reals;
+  options_.longest_delay = 200e-6;
+  for (const Shape& shape : {Shape{"ag_gemm.toml", "a"}, Shape{"gemm_rs.toml", "c"}}) {
+    for (const char* initiator : {"push", "pull"}) {
+      SCOPED_TRACE(fmt::format("{} {}", shape.file, initiator));
+      const Plan made =
+          plan({{"ranks", "2"}, {fmt::format("communicate.{}.initiator", shape.tensor), initiator}}, shape.file);
+      const GpuRunReport report = run_on_gpu(made, options_);
+      EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+      EXPECT_EQ(report.launches, 1000);
+    }
+  }
+}
+
+TEST_F(OnGpu, DoctorSaysWhatRunsHere) {
+  const auto driver = Driver::load();
+  const std::string report = doctor({});
+  EXPECT_THAT(report, HasSubstr("run --on gpu --share, profile --share: all ranks on GPU 0"));
+  EXPECT_THAT(report, HasSubstr(" copy engines, 64-bit stream memory operations: yes"));
+  if (driver->count() < 2) return;
+  EXPECT_THAT(report,
+              HasSubstr(driver->attribute(PeerAttribute::native_atomics, 0, 1) != 0 ? "peer access, with native atomics"
+                                                                                    : "without native atomics"));
+}
+
+std::atomic<int> copies_until_failure = -1;
+Result (*real_copy)(DevicePointer, DevicePointer, std::size_t, Stream) = nullptr;
+
+/// The driver of this machine, which fails once, at the copy before which it makes `copies_until_failure`.
+std::shared_ptr<const Driver> failing_driver() {
+  auto driver = std::make_shared<Driver>(*Driver::load());
+  real_copy = driver->copy_async;
+  driver->copy_async = [](DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) -> Result {
+    if (copies_until_failure >= 0 && copies_until_failure-- == 0) return 999;
+    return real_copy(to, from, bytes, stream);
+  };
+  return driver;
+}
+
+TEST_F(OnGpu, ALaunchThatCouldOnlyBeGivenInPartIsLetGo) {
+  for (const Shape& shape : {Shape{"ag_gemm.toml", "a"}, Shape{"gemm_rs.toml", "c"}}) {
+    for (int copies = 0; copies < 4; ++copies) {
+      SCOPED_TRACE(fmt::format("{}, {} copies", shape.file, copies));
+      const Plan made = plan({{"ranks", "2"}}, shape.file);
+      {
+        std::vector<std::unique_ptr<Gpu>> gpus;
+        gpus.push_back(std::make_unique<Gpu>(failing_driver(), 0));
+        Ranks ranks(made, options_, std::move(gpus), nullptr);
+        Watch watch(ranks);
+        const auto begin = std::chrono::steady_clock::now();
+        const auto give = [&] {
+          ranks.rank(0).call_without_graph(ranks.stream(0));
+          copies_until_failure = copies;
+          ranks.rank(1).call_without_graph(ranks.stream(1));
+        };
+        EXPECT_THROW(watch.giving(give), UserError);
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+        EXPECT_LT(took.count(), 2) << "the time limit is 10 s";
+      }
+      options_.repeat = 3;
+      EXPECT_EQ(run_on_gpu(made, options_).outcome, GpuOutcome::right) << "the GPU is usable afterwards";
+    }
+  }
+}
+
+TEST_F(OnGpu, RanksOfOneProcessPartOneAfterTheOther) {
+  for (const Shape& shape : {Shape{"ag_gemm.toml", "a"}, Shape{"gemm_rs.toml", "c"}}) {
+    SCOPED_TRACE(shape.file);
+    const Plan made = plan({{"ranks", "2"}}, shape.file);
+    Gpu gpu(Driver::load(), 0);
+    RankOptions each;
+    each.ranks_on_this_gpu = each.watching_streams = 2;
+    each.compile = options_.compile;
+    std::vector<std::unique_ptr<RankOnGpu>> ranks;
+    std::vector<std::unique_ptr<PeerGroup>> groups;
+    std::vector<std::string> handles;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.push_back(std::make_unique<RankOnGpu>(made, rank, gpu, each));
+      ranks.back()->allocate_unbound();
+      groups.push_back(std::make_unique<PeerGroup>(*ranks.back(), 2));
+      handles.push_back(groups.back()->handle());
+    }
+    for (const auto& group : groups) group->connect(handles);
+    const Stream streams[] = {gpu.make_stream(false), gpu.make_stream(false)};
+    for (int call = 0; call < 200; ++call) {
+      if (call == 100) ranks[1]->delay(streams[1], 500'000'000);  // rank 1 is far behind when rank 0 is called last
+      for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(groups[rank]->call(streams[rank]), std::nullopt);
+    }
+    groups[0]->leave();
+    EXPECT_EQ(groups[1]->synchronize(), std::nullopt);
+    EXPECT_EQ(groups[1]->call(streams[1]), "rank 0 has closed its operator before call 201, which rank 1 makes");
+    groups[1]->leave();
   }
 }
 

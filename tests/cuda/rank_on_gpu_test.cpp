@@ -202,7 +202,75 @@ TEST(RankOnGpu, MoreWorkersThanAreResidentAreAnError) {
 TEST(RankOnGpu, MoreStreamsThanHardwareQueuesAreAnError) {
   Plan plan = small_gather("direct", "push", 4);
   for (RankProgram& program : plan.programs) program.queues.resize(8);
-  expect_user_error([&] { SimulatedRanks ranks(plan, Issue::steps, 0); }, "4 ranks with 8 queues each need 37 streams");
+  expect_user_error(
+      [&] { SimulatedRanks ranks(plan, Issue::steps, 0); },
+      "4 ranks on one GPU need 37 streams at once (8 queues and the caller's for each, and 1 to watch them)");
+  plan = small_gather("direct", "push", 8);
+  plan.programs[5].queues.resize(3);  // of all ranks the one with most queues counts
+  expect_user_error([&] { SimulatedRanks ranks(plan, Issue::graph, 0); }, "8 ranks on one GPU need 33 streams at once");
+  for (RankProgram& program : plan.programs) program.queues.resize(2);
+  EXPECT_TRUE(SimulatedRanks(plan, Issue::graph, 0).run(1)) << "25";
+}
+
+TEST(RankOnGpu, TheStreamOfACaptureDoesNotStay) {
+  const Plan plan = small_gather("direct", "push", 2);
+  const auto streams = [&](Issue issue) { return SimulatedRanks(plan, issue, 0).machine().streams; };
+  EXPECT_EQ(streams(Issue::graph), streams(Issue::steps));
+  EXPECT_EQ(streams(Issue::graph), 2 * (1 + 1)) << "a queue's and the caller's for each";
+}
+
+/// Gives launch 3 of all ranks, that of rank 0 up to an operation that the driver refuses. False if it refused none.
+bool give_in_part(SimulatedRanks& ranks, int operations) {
+  const int others = ranks.plan().ranks;
+  for (int rank = 1; rank < others; ++rank)
+    ranks.rank(rank).call_without_graph(ranks.rank(rank).gpu().make_stream(false));
+  const Stream caller = ranks.rank(0).gpu().make_stream(false);
+  ranks.machine().operations_until_failure = operations;
+  try {
+    ranks.rank(0).call_without_graph(caller);
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr("the GPU failed while "));
+    EXPECT_TRUE(ranks.rank(0).is_spent());
+    expect_user_error([&] { ranks.rank(0).call(caller); }, "a launch of rank 0 was given to its GPU in part only");
+    expect_user_error([&] { ranks.rank(0).begin(caller); }, "a launch of rank 0 was given to its GPU in part only");
+    return true;
+  }
+  return false;
+}
+
+TEST(RankOnGpu, ALaunchGivenInPartSpendsItsRankAndCanBeLetGo) {
+  for (const Plan& plan : {small_gather("direct", "push", 3), small_gather("direct", "pull", 2),
+                           small_reduce("direct", "push", 2), small_reduce("ring", "push", 3)}) {
+    int operations = 0;
+    int stuck = 0;
+    for (bool refused = true; refused; ++operations) {
+      SCOPED_TRACE(fmt::format("{}, {} operations", plan.communication, operations));
+      SimulatedRanks ranks(plan, Issue::steps, static_cast<std::uint64_t>(operations));
+      ASSERT_TRUE(ranks.run(2));
+      refused = give_in_part(ranks, operations);
+      const bool ended = ranks.machine().run();
+      EXPECT_TRUE(refused || ended);
+      if (!ended) ++stuck;
+      std::vector<RankWatch> watches;
+      for (int rank = 0; rank < plan.ranks; ++rank)
+        watches.emplace_back(ranks.rank(rank), ranks.rank(rank).gpu().make_stream(true));
+      for (int again = 0; refused && again < 50 && !ranks.machine().run(); ++again)
+        for (RankWatch& watch : watches) watch.let_go();
+      ASSERT_TRUE(ranks.machine().run());
+      for (int rank = 0; rank < plan.ranks; ++rank) EXPECT_TRUE(ranks.rank(rank).queues_ended());
+    }
+    EXPECT_GT(operations, 7);
+    EXPECT_GT(stuck, 3) << "it waited for what never came";
+  }
+}
+
+TEST(RankOnGpu, AQueueThatWaitsHasNotEnded) {
+  const Plan plan = small_reduce("direct", "push", 2);
+  SimulatedRanks ranks(plan, Issue::steps, 1);
+  EXPECT_TRUE(ranks.rank(0).queues_ended());
+  ranks.rank(0).transfer(0, 0);
+  EXPECT_FALSE(ranks.rank(0).queues_ended());
+  EXPECT_TRUE(ranks.rank(1).queues_ended());
 }
 
 TEST(RankOnGpu, TooLittleMemoryIsAnErrorThatSaysForWhat) {

@@ -12,6 +12,7 @@ SimulatedGpu* the_gpu = nullptr;
 
 /// What the GPU does meanwhile when it is asked how far it is.
 constexpr int kStepsOfAQuery = 100;
+constexpr Result kFailure = 719;
 
 template <typename T>
 T* pointer(DevicePointer address) {
@@ -22,10 +23,15 @@ T* pointer(DevicePointer address) {
 
 /// The functions of the driver.
 struct SimulatedCalls {
+  /// Each thread has its own, or none.
+  static thread_local Context current_context;
+  static constexpr Result kInvalidContext = 201;
+
   static SimulatedGpu& gpu() { return *the_gpu; }
   static SimulatedGpu::Mark& mark(Event event) { return *reinterpret_cast<SimulatedGpu::Mark*>(event); }
 
   static Result copy(DevicePointer to, DevicePointer from, std::size_t bytes, Stream stream) {
+    if (gpu().fails()) return kFailure;
     gpu().check_memory(to, bytes);
     gpu().check_memory(from, bytes);
     gpu().enqueue(stream, [=] {
@@ -36,6 +42,7 @@ struct SimulatedCalls {
   }
 
   static Result copy_2d(const Copy2dArguments* arguments, Stream stream) {
+    if (gpu().fails()) return kFailure;
     const Copy2dArguments of = *arguments;
     if (of.source_pitch < of.width || of.destination_pitch < of.width) throw std::runtime_error("rows overlap");
     for (std::size_t row = 0; row < of.height; ++row) {
@@ -61,6 +68,7 @@ struct SimulatedCalls {
   }
 
   static Result operate(Stream stream, unsigned count, MemoryOperation* given, unsigned) {
+    if (gpu().fails()) return kFailure;
     if (count == 0 || count > kMostMemoryOperations) throw std::runtime_error("a batch is empty or too long");
     const std::vector<MemoryOperation> all(given, given + count);
     for (const MemoryOperation& each : all) gpu().check_memory(each.address, sizeof each.value);
@@ -79,6 +87,7 @@ struct SimulatedCalls {
   }
 
   static Result record(Event event, Stream stream) {
+    if (gpu().fails()) return kFailure;
     SimulatedGpu::Mark& at = mark(event);
     SimulatedGpu::Queue& queue = gpu().queue(stream);
     at.capture = queue.capture;
@@ -94,6 +103,7 @@ struct SimulatedCalls {
   }
 
   static Result wait_event(Stream stream, Event event, unsigned) {
+    if (gpu().fails()) return kFailure;
     SimulatedGpu::Mark& at = mark(event);
     SimulatedGpu::Queue& queue = gpu().queue(stream);
     if (at.capture != nullptr) {
@@ -110,6 +120,7 @@ struct SimulatedCalls {
 
   static Result launch(Function function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                        Stream stream, void** parameters, void**) {
+    if (gpu().fails()) return kFailure;
     SimulatedGpu::Operation operation;
     operation.kernel = reinterpret_cast<const SimulatedGpu::Kernel*>(function);
     for (std::size_t i = 0; i < operation.kernel->arguments; ++i)
@@ -177,6 +188,7 @@ struct SimulatedCalls {
   }
 
   static Result graph_launch(GraphExecutable executable, Stream stream) {
+    if (gpu().fails()) return kFailure;
     // Arguments are those of the time of the launch.
     const SimulatedGpu::Executable copy = *reinterpret_cast<SimulatedGpu::Executable*>(executable);
     SimulatedGpu::Operation operation;
@@ -194,6 +206,8 @@ struct SimulatedCalls {
   }
 };
 
+thread_local Context SimulatedCalls::current_context = nullptr;
+
 SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::make_shared<Driver>()) {
   if (the_gpu != nullptr) throw std::runtime_error("there is a simulated GPU already");
   the_gpu = this;
@@ -210,9 +224,11 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     if (which == DeviceAttribute::stream_memory_operations_64) *value = 1;
     return kSuccess;
   };
-  driver.primary_context_retain = [](Context* context, Device) -> Result { return *context = nullptr, kSuccess; };
+  driver.primary_context_retain = [](Context* context, Device) -> Result {
+    return *context = reinterpret_cast<Context>(&the_gpu), kSuccess;
+  };
   driver.primary_context_release = [](Device) -> Result { return kSuccess; };
-  driver.context_set_current = [](Context) -> Result { return kSuccess; };
+  driver.context_set_current = [](Context context) -> Result { return Calls::current_context = context, kSuccess; };
   driver.context_get_stream_priority_range = [](int* least, int* greatest) -> Result {
     return *least = *greatest = 0, kSuccess;
   };
@@ -252,9 +268,10 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
   driver.copy_2d_async = Calls::copy_2d;
   driver.stream_create = [](Stream* stream, unsigned, int) -> Result {
     Calls::gpu().queues_.push_back(std::make_unique<Queue>());
+    ++Calls::gpu().streams;
     return *stream = reinterpret_cast<Stream>(Calls::gpu().queues_.back().get()), kSuccess;
   };
-  driver.stream_destroy = [](Stream) -> Result { return kSuccess; };
+  driver.stream_destroy = [](Stream) -> Result { return --Calls::gpu().streams, kSuccess; };
   driver.stream_query = [](Stream stream) -> Result {
     const Queue& queue = Calls::gpu().queue(stream);
     const auto busy = [&] { return !queue.operations.empty() || queue.current; };
@@ -301,6 +318,13 @@ SimulatedGpu::SimulatedGpu(std::uint64_t seed) : random_(seed), driver_(std::mak
     return *function = reinterpret_cast<Function>(Calls::gpu().kernels_.at(name).get()), kSuccess;
   };
   driver.function_set_attribute = [](Function, int, int) -> Result { return kSuccess; };
+  // Of a map it has the address.
+  driver.tensor_map_encode_tiled = [](TensorMap* map, int, unsigned, DevicePointer address, const std::uint64_t*,
+                                      const std::uint64_t*, const std::uint32_t*, const std::uint32_t*, int, int, int,
+                                      int) -> Result {
+    if (Calls::current_context == nullptr) return Calls::kInvalidContext;
+    return map->words[0] = address, kSuccess;
+  };
   driver.occupancy = [](int* blocks, Function, int, std::size_t) -> Result { return *blocks = 1, kSuccess; };
   driver.launch_kernel = Calls::launch;
 }
@@ -314,6 +338,11 @@ std::shared_ptr<const Driver> SimulatedGpu::driver() const { return driver_; }
 
 void SimulatedGpu::define(const std::string& kernel, std::size_t arguments, KernelStart start) {
   kernels_[kernel] = std::make_unique<Kernel>(Kernel{kernel, arguments, std::move(start)});
+}
+
+bool SimulatedGpu::fails() {
+  if (operations_until_failure < 0) return false;
+  return operations_until_failure-- == 0;
 }
 
 SimulatedGpu::Queue& SimulatedGpu::queue(Stream stream) {

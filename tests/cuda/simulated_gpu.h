@@ -38,8 +38,11 @@ class SimulatedGpu {
   bool run();
 
   std::size_t largest_allocation = std::size_t{1} << 32;  ///< more is out of memory
+  /// The driver fails once, at the operation on a stream before which it takes this many; negative: never.
+  int operations_until_failure = -1;
+  int streams = 0;  ///< that have not been destroyed
   int graphs_launched = 0;
-  std::vector<std::size_t> graph_sizes;  ///< nodes of each graph that was made ready
+  std::vector<std::size_t> graph_sizes;        ///< nodes of each graph that was made ready
   std::map<std::string, int> kernels_started;  ///< by name
 
  private:
@@ -86,6 +89,7 @@ class SimulatedGpu {
   Work start(const Operation& operation);
   Work start(const Executable& executable);
   bool step();
+  bool fails();
   void check_memory(DevicePointer address, std::size_t bytes) const;
   Queue& queue(Stream stream);
 

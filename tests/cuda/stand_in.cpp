@@ -56,6 +56,17 @@ Work start_step(const std::vector<std::uint64_t>& arguments) {
   };
 }
 
+/// Of every tensor, with sizes that say nothing: a simulated GPU looks at addresses only.
+std::vector<DescriptorParameter> descriptors_of(const Plan& plan) {
+  std::vector<DescriptorParameter> descriptors;
+  for (const Buffer& buffer : plan.buffers)
+    if (!buffer.parameter.empty())
+      descriptors.push_back({buffer.parameter, {"8", "16"}, {"16", "1"}, {8, 8}, 1, sizeof(Element)});
+  return descriptors;
+}
+/// Of a descriptor: the map, its two sizes and its two strides.
+constexpr std::size_t kDescriptorArguments = 5;
+
 /// One launch of the stand-in for the fused kernel.
 class Kernel {
  public:
@@ -64,11 +75,16 @@ class Kernel {
     std::size_t position = 0;
     for (const ParameterType& type : signature_of(plan_, KernelText::fused))
       if (type.type != "constexpr") arguments_[type.name] = arguments[position++];
+    for (const DescriptorParameter& descriptor : descriptors_of(plan_)) {
+      if (arguments[position] != arguments_.at(descriptor.pointer))
+        stand_in.complain("the descriptor of " + descriptor.pointer + " is of other memory");
+      position += kDescriptorArguments;
+    }
     namespace parameter = runtime_parameter;
     rank_ = static_cast<int>(static_cast<std::int32_t>(arguments_.at(parameter::kRank)));
     count_ = static_cast<std::int32_t>(arguments_.at(parameter::kTileCount));
     reduced_ = reduced_buffer(plan_);
-    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 13);
+    columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 14);
     for (int worker = 0; worker < plan_.workers; ++worker) workers_.push_back({worker, 0});
   }
 
@@ -228,7 +244,8 @@ std::shared_ptr<const CompiledKernel> define_stand_in(SimulatedGpu& machine, con
   compiled->warps = 4;
   for (const ParameterType& type : signature_of(*stand_in.plan, KernelText::fused))
     if (type.type != "constexpr") compiled->parameters.push_back(type.name);
-  machine.define(compiled->name, compiled->parameters.size() + 2,
+  compiled->descriptors = descriptors_of(*stand_in.plan);
+  machine.define(compiled->name, compiled->parameters.size() + kDescriptorArguments * compiled->descriptors.size() + 2,
                  [stand_in](const std::vector<std::uint64_t>& arguments) {
                    return [kernel = std::make_shared<Kernel>(stand_in, arguments)] { return kernel->step(); };
                  });

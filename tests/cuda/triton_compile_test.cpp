@@ -1,7 +1,9 @@
 // The real Triton, without a GPU.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <thread>
 
@@ -18,6 +20,12 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
+
+/// Triton counts from the first line of the function.
+std::ptrdiff_t line_of_function(const std::string& source) {
+  const auto at = static_cast<std::ptrdiff_t>(source.find("def gemm("));
+  return 1 + std::count(source.begin(), source.begin() + at, '\n');
+}
 
 class WithTriton : public ::testing::Test {
  protected:
@@ -51,11 +59,55 @@ TEST_F(WithTriton, TheLocalAndTheFusedKernelOfEveryOperatorBecomeMachineCode) {
         if (type.type != "constexpr") expected.push_back(type.name);
       EXPECT_EQ(kernel.parameters, expected);
       const bool descriptors = plan.kernel.local_source.find("make_tensor_descriptor") != std::string::npos;
-      EXPECT_EQ(kernel.scratch_bytes > 0, descriptors);
+      EXPECT_EQ(kernel.scratch_bytes, 0) << "a kernel that makes descriptors needs some";
+      EXPECT_EQ(kernel.descriptors.size(), descriptors ? 3U : 0U);
+      EXPECT_FALSE(kernel.hoist_refused);
       const CompiledKernel again = compile_kernel(plan, text, options_);
       EXPECT_TRUE(again.from_cache);
       EXPECT_EQ(again.image, kernel.image);
     }
+  }
+}
+
+TEST_F(WithTriton, DescriptorsOfWholeTensorsAreHoistedAndOthersStay) {
+  Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"));
+  const CompiledKernel kernel = compile_kernel(plan, KernelText::local, options_);
+  ASSERT_EQ(kernel.descriptors.size(), 3U);
+  const DescriptorParameter& b = kernel.descriptors[1];
+  EXPECT_EQ(b.pointer, "b_ptr");
+  EXPECT_EQ(b.shape, (std::vector<std::string>{"K", "N"}));
+  EXPECT_EQ(b.strides, (std::vector<std::string>{"N", "1"}));
+  EXPECT_EQ(b.box, (std::vector<std::int64_t>{64, 64})) << "128 bytes wide, as Triton lays it out";
+  EXPECT_EQ(b.swizzle, 3);
+  EXPECT_EQ(b.element_bytes, 2);
+
+  const auto change = [&](const std::string& old, const std::string& replacement) {
+    const std::size_t at = plan.kernel.local_source.find(old);
+    ASSERT_NE(at, std::string::npos) << old;
+    plan.kernel.local_source.replace(at, old.size(), replacement);
+  };
+  change("tl.make_tensor_descriptor(b_ptr,", "tl.make_tensor_descriptor(b_ptr + 0,");
+  const CompiledKernel partly = compile_kernel(plan, KernelText::local, options_);
+  ASSERT_EQ(partly.descriptors.size(), 2U);
+  EXPECT_EQ(partly.descriptors[1].pointer, "c_ptr");
+  EXPECT_GT(partly.scratch_bytes, 0);
+  EXPECT_EQ(partly.shared_bytes, kernel.shared_bytes);
+}
+
+/// The message is about the text that the user has: its line, and its words.
+TEST_F(WithTriton, AnErrorBelowADescriptorNamesTheUsersLine) {
+  Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"));
+  std::string& source = plan.kernel.local_source;
+  const std::size_t at = source.find("tiles_m = ");
+  ASSERT_NE(at, std::string::npos);
+  source.insert(at, "wrong = a.load([0])\n    ");
+  const auto line = 1 + std::count(source.begin(), source.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+  try {
+    compile_kernel(plan, KernelText::local, options_);
+    FAIL() << "one offset for a descriptor of two dimensions compiled";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr(fmt::format("at {}:", line - line_of_function(source) + 1)));
+    EXPECT_THAT(error.problem(), HasSubstr("a = tl.make_tensor_descriptor(a_ptr,"));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "small_plans.h"
 #include "stand_in.h"
+#include "syncopate/core/error.h"
 #include "syncopate/kernel/runtime_names.h"
 
 namespace syncopate::cuda {
@@ -71,6 +72,35 @@ TEST_F(Watching, ALaunchThatDoesNotEndIsToldWhateverEndedBeforeIt) {
   ASSERT_TRUE(missed.has_value());
   EXPECT_THAT(*missed, HasSubstr("launch 5 did not end within 0.6 s"));
   EXPECT_GT(took_.count(), 1.15) << "it counts from the last that ended";
+}
+
+TEST(Watch, WhatCouldNotBeGivenWholeIsLetGoBeforeTheFailureGoesOn) {
+  Plan plan = small_gather("direct", "push", 2);
+  name_stand_in(plan);
+  SimulatedGpu machine(3);
+  Random random(3);
+  define_small_kernels(machine);
+  const auto compiled = define_stand_in(machine, {&plan, &random, [](const std::string&) {}});
+  GpuRunOptions options;
+  options.share = true;
+  options.issue = GpuIssue::steps;
+  for (int operations = 0; operations < 7; ++operations) {
+    SCOPED_TRACE(operations);
+    std::vector<std::unique_ptr<Gpu>> gpus;
+    gpus.push_back(std::make_unique<Gpu>(machine.driver(), 0));
+    Ranks ranks(plan, options, std::move(gpus), compiled);
+    Watch watch(ranks);
+    const auto give = [&] {
+      ranks.rank(0).call_without_graph(ranks.stream(0));
+      machine.operations_until_failure = operations;
+      ranks.rank(1).call_without_graph(ranks.stream(1));
+    };
+    EXPECT_THROW(watch.giving(give), UserError);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(machine.driver()->stream_query(ranks.stream(rank)), kSuccess);
+      EXPECT_TRUE(ranks.rank(rank).queues_ended());
+    }
+  }
 }
 
 }  // namespace

@@ -24,11 +24,13 @@ struct Case {
   int k = 64;
   int workers = 3;
   bool gather_b = false;  ///< b too, along its columns, pulled in two chunks
+  int per_node = 0;       ///< ranks of a node, for algorithms that know nodes
 
   std::string name() const {
     return kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" +
            std::to_string(split) + "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" +
-           std::to_string(workers) + "workers" + (gather_b ? "_and_b" : "");
+           std::to_string(workers) + "workers" + (gather_b ? "_and_b" : "") +
+           (per_node > 0 ? "_nodes_of_" + std::to_string(per_node) : "");
   }
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
@@ -40,6 +42,7 @@ Plan compiled(const Case& c) {
   overrides.insert(overrides.end(), {{"communicate." + tensor + ".algorithm", c.algorithm},
                                      {"communicate." + tensor + ".initiator", c.initiator},
                                      {"communicate." + tensor + ".split", std::to_string(c.split)}});
+  if (c.per_node > 0) overrides.push_back({"communicate." + tensor + ".ranks_per_node", std::to_string(c.per_node)});
   if (c.gather_b)
     overrides.insert(overrides.end(), {{"tensors.b.before", "\"shard(1)\""},
                                        {"tensors.b.inside", "replicate"},
@@ -90,6 +93,23 @@ std::vector<Case> all_cases() {
       both.gather_b = true;
       cases.push_back(both);
     }
+  // Algorithms with merged chunks, two kinds of link, or both; ragged.
+  for (const char* algorithm : {"double_ring", "recursive_doubling", "hierarchical", "interleaved"})
+    for (const char* initiator : {"push", "pull"})
+      for (const int ranks : {2, 3, 6, 8}) {
+        Case c;
+        c.kernel = "ag_gemm_pointers";
+        c.algorithm = algorithm;
+        c.initiator = initiator;
+        c.ranks = ranks;
+        c.m = 83;
+        c.n = 37;
+        c.k = 29;
+        c.split = 1 + ranks % 3;
+        const std::string name = algorithm;
+        if (name == "hierarchical" || name == "double_ring") c.per_node = ranks == 3 ? 3 : 2;
+        cases.push_back(c);
+      }
   // More ranks than shards with rows: torch.chunk leaves the last ranks empty.
   Case empty;
   empty.kernel = "ag_gemm_pointers";

@@ -26,12 +26,13 @@ struct Case {
   int workers = 3;
   int chunks_staged = 0;  ///< of each peer, by a memory budget; 0: no budget
   bool gather_a = false;  ///< a too, along its rows: gathered, multiplied, summed
+  int per_node = 0;       ///< ranks of a node, for algorithms that know nodes
 
   std::string name() const {
     return kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" +
            std::to_string(split) + "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" +
            std::to_string(workers) + "workers" + (chunks_staged > 0 ? "_staging" + std::to_string(chunks_staged) : "") +
-           (gather_a ? "_gather_a" : "");
+           (gather_a ? "_gather_a" : "") + (per_node > 0 ? "_nodes_of_" + std::to_string(per_node) : "");
   }
   /// Bytes of the largest chunks of all peers, so many of each.
   std::int64_t budget() const {
@@ -52,6 +53,7 @@ Plan compiled(const Case& c) {
   overrides.insert(overrides.end(), {{output + "algorithm", c.algorithm},
                                      {output + "initiator", c.initiator},
                                      {output + "split", std::to_string(c.split)}});
+  if (c.per_node > 0) overrides.push_back({output + "ranks_per_node", std::to_string(c.per_node)});
   if (c.chunks_staged > 0) overrides.push_back({output + "memory_budget", std::to_string(c.budget())});
   if (c.gather_a)
     overrides.insert(overrides.end(), {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}});
@@ -123,6 +125,23 @@ std::vector<Case> all_cases() {
       both.ranks = 3;
       cases.push_back(both);
     }
+  // Algorithms with merged chunks, two kinds of link, or both; ragged.
+  for (const char* algorithm : {"double_ring", "recursive_halving", "hierarchical", "interleaved"})
+    for (const char* initiator : {"push", "pull"})
+      for (const int ranks : {2, 3, 6, 8}) {
+        Case c;
+        c.kernel = "gemm_pointers";
+        c.algorithm = algorithm;
+        c.initiator = initiator;
+        c.ranks = ranks;
+        c.m = 83;
+        c.n = 37;
+        c.k = 29;
+        c.split = 1 + ranks % 3;
+        const std::string name = algorithm;
+        if (name == "hierarchical" || name == "double_ring") c.per_node = ranks == 3 ? 3 : 2;
+        cases.push_back(c);
+      }
   // More ranks than shards with rows: torch.chunk leaves the last ranks empty.
   for (const char* algorithm : {"direct", "ring", "bidirectional_ring"}) {
     Case empty;

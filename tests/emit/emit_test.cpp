@@ -389,7 +389,8 @@ void expect_sum_error(const std::string& body, int line, int column, const std::
 
 TEST(EmitSum, StoresThroughPointers) {
   EXPECT_EQ(
-      sum_function("at = pid * B + tl.arange(0, B)\n"
+      sum_function("# Where.\n"
+                   "at = pid * B + tl.arange(0, B)\n"
                    "value = at * 2.0\n"
                    "# What every rank\n"
                    "# contributes.\n"
@@ -401,32 +402,45 @@ TEST(EmitSum, StoresThroughPointers) {
       "    syncopate_launch = tl.load(syncopate_epoch)\n"
       "    syncopate_slot = tl.program_id(0)\n"
       "    while syncopate_slot < syncopate_tile_count:\n"
-      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 14\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15\n"
+      "        syncopate_entry = syncopate_row + 1\n"
+      "        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, "
+      "syncopate_launch)\n"
       "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
       "syncopate_launch,\n"
       "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
       "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
-      "        at = pid * B + tl.arange(0, B)\n"
-      "        value = at * 2.0\n"
-      "        syncopate_entry = syncopate_row + 1\n"
-      "        syncopate_work = syncopate_load_work(syncopate_entry)\n"
-      "        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)\n"
-      "        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, "
+      "        # Where.\n"
+      "        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
+      "        if syncopate_adds(syncopate_work):\n"
+      "            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, "
       "syncopate_flags,\n"
-      "                                                    syncopate_launch, syncopate_slot, syncopate_record,\n"
-      "                                                    syncopate_time_limit)\n"
-      "        # What every rank\n"
-      "        # contributes.\n"
-      "        syncopate_pointers = (c + at)\n"
-      "        syncopate_value = syncopate_sum_at(value, syncopate_pointers, c, at < n, syncopate_work, "
+      "                                                      syncopate_launch, syncopate_slot, syncopate_record,\n"
+      "                                                      syncopate_time_limit)\n"
+      "            at = pid * B + tl.arange(0, B)\n"
+      "            value = at * 2.0\n"
+      "            # What every rank\n"
+      "            # contributes.\n"
+      "            syncopate_pointers = (c + at)\n"
+      "            syncopate_value = syncopate_sum_at(value, syncopate_pointers, c, at < n, syncopate_entry, "
       "syncopate_arrived,\n"
-      "                                           syncopate_staging, syncopate_addends)\n"
-      "        if syncopate_cut:\n"
-      "            syncopate_kept_here = syncopate_kept(syncopate_pointers, c, syncopate_entry)\n"
-      "            tl.store(syncopate_pointers, syncopate_value, mask=(at < n) & syncopate_kept_here)\n"
+      "                                               syncopate_staging, syncopate_addends)\n"
+      "            if syncopate_cut:\n"
+      "                syncopate_kept_here = syncopate_kept(syncopate_pointers, c, syncopate_entry)\n"
+      "                tl.store(syncopate_pointers, syncopate_value, mask=(at < n) & syncopate_kept_here)\n"
+      "            else:\n"
+      "                tl.store(syncopate_pointers, syncopate_value, mask=at < n)  # done\n"
       "        else:\n"
-      "            tl.store(syncopate_pointers, syncopate_value, mask=at < n)  # done\n"
-      "        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)\n"
+      "            at = pid * B + tl.arange(0, B)\n"
+      "            value = at * 2.0\n"
+      "            # What every rank\n"
+      "            # contributes.\n"
+      "            if syncopate_cut:\n"
+      "                syncopate_kept_here = syncopate_kept(c + at, c, syncopate_entry)\n"
+      "                tl.store(c + at, value, mask=(at < n) & syncopate_kept_here)\n"
+      "            else:\n"
+      "                tl.store(c + at, value, mask=at < n)  # done\n"
+      "        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
       "        syncopate_slot += tl.num_programs(0)\n");
 }
 
@@ -436,7 +450,7 @@ TEST(EmitSum, MasksOfEveryForm) {
   };
   const std::string kept = "            tl.store(at, syncopate_value";
   EXPECT_THAT(stored(""), HasSubstr(kept + ", mask=syncopate_kept_here)\n"));
-  EXPECT_THAT(stored(""), HasSubstr("syncopate_sum_at(1.0, at, c, True, syncopate_work"));
+  EXPECT_THAT(stored(""), HasSubstr("syncopate_sum_at(1.0, at, c, True, syncopate_entry"));
   EXPECT_THAT(stored(", None"), HasSubstr(kept + ", syncopate_kept_here)\n"));
   EXPECT_THAT(stored(", cache_modifier='.cs'"),
               HasSubstr(kept + ", cache_modifier='.cs', mask=syncopate_kept_here)\n"));
@@ -452,27 +466,66 @@ TEST(EmitSum, StoresThroughDescriptors) {
       "    out.store(value=tl.zeros([B, B], tl.float32), offsets=place)\n"
       "else:\n"
       "    tl.store_tensor_descriptor(out, [pid * B, 0], tl.zeros([B, B], tl.float32))\n");
-  const std::string rest =
-      "syncopate_work, syncopate_arrived,\n"
-      "                                                       syncopate_staging, syncopate_addends)\n";
-  EXPECT_THAT(text,
-              HasSubstr("                                                    syncopate_time_limit)\n"
-                        "        if n > 2:\n"
-                        "            syncopate_value = tl.zeros([B, B], tl.float32)\n"
-                        "            syncopate_first = syncopate_first_summands(out, place[0], place[1], " +
-                        rest +
-                        "            syncopate_value = syncopate_sum_block(syncopate_value, syncopate_first, out, "
-                        "place[0], place[1],\n"));
-  EXPECT_THAT(text, HasSubstr("            if syncopate_cuts_block(out, place[0], syncopate_entry, syncopate_cut):\n"
-                              "                syncopate_store_kept(c, syncopate_value, out, place[0], place[1], "
+  EXPECT_THAT(text, HasSubstr("        out = tl.make_tensor_descriptor(c, [n, n], [n, 1], [B, B])\n"
+                              "        syncopate_raise_late("))
+      << "a descriptor is made once";
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "            syncopate_addend = syncopate_first_addend(syncopate_work, syncopate_entry, syncopate_addends)\n"
+          "            place = [pid * B, 0]\n"
+          "            if n > 2:\n"
+          "                syncopate_value = tl.zeros([B, B], tl.float32)\n"
+          "                syncopate_first = syncopate_first_summands(out, place[0], place[1], "
+          "syncopate_addend, syncopate_arrived,\n"
+          "                                                           syncopate_staging)\n"
+          "                syncopate_value = syncopate_sum_block(syncopate_value, "
+          "syncopate_first, out, place[0], place[1],\n"));
+  EXPECT_THAT(text, HasSubstr("                if syncopate_cuts_block(out, place[0], syncopate_entry, "
+                              "syncopate_cut):\n"
+                              "                    syncopate_store_kept(c, syncopate_value, out, place[0], place[1], "
                               "syncopate_entry)\n"
+                              "                else:\n"
+                              "                    out.store(value=syncopate_value, offsets=place)\n"
                               "            else:\n"
-                              "                out.store(value=syncopate_value, offsets=place)\n"
+                              "                syncopate_value = tl.zeros([B, B], tl.float32)\n"
+                              "                syncopate_first = syncopate_first_summands(out, pid * B, 0, "));
+  EXPECT_THAT(text, HasSubstr("                    tl.store_tensor_descriptor(out, [pid * B, 0], syncopate_value)\n"
                               "        else:\n"
-                              "            syncopate_value = tl.zeros([B, B], tl.float32)\n"
-                              "            syncopate_first = syncopate_first_summands(out, pid * B, 0, "));
-  EXPECT_THAT(text, HasSubstr("                tl.store_tensor_descriptor(out, [pid * B, 0], syncopate_value)\n"
+                              "            place = [pid * B, 0]\n"
+                              "            if n > 2:\n"
+                              "                if syncopate_cuts_block(out, place[0], syncopate_entry, "
+                              "syncopate_cut):\n"
+                              "                    syncopate_store_kept(c, tl.zeros([B, B], tl.float32), out, "
+                              "place[0], place[1], syncopate_entry)\n"
+                              "                else:\n"
+                              "                    out.store(value=tl.zeros([B, B], tl.float32), offsets=place)\n"
+                              "            else:\n"));
+  EXPECT_THAT(text, HasSubstr("                    tl.store_tensor_descriptor(out, [pid * B, 0], tl.zeros([B, B], "
+                              "tl.float32))\n"
                               "        syncopate_raise_early("));
+}
+
+TEST(EmitSum, WhatSlotsWithoutAddendsRunBeginsAfterTheLastLoop) {
+  const std::string text = sum_function(
+      "at = pid * B + tl.arange(0, B)\n"
+      "for i in range(n):\n"
+      "    at += 1\n"
+      "x = at * 2\n"
+      "x += 1\n"
+      "tl.store(c + at, x)\n");
+  EXPECT_THAT(text, HasSubstr("            at += 1\n        syncopate_raise_late("));
+  EXPECT_THAT(text,
+              HasSubstr("        else:\n            x = at * 2\n            x += 1\n            if syncopate_cut:\n"));
+}
+
+TEST(EmitSum, CallsThatBecomeTooLongAreWrapped) {
+  const std::string name = "a_long_name_of_a_value_that_is_stored_in_one_line_of_its_own_which_is_nearly_full";
+  const std::string text =
+      sum_function(name + " = pid * B + tl.arange(0, B)\ntl.store(c + pid, " + name + ", mask=(pid < n))\n");
+  EXPECT_THAT(text, HasSubstr("                tl.store(c + pid, " + name +
+                              ",\n"
+                              "                         mask=((pid < n)) & syncopate_kept_here)\n"));
 }
 
 /// In which order the stores of a tile are worked on: "v0" its first value converted, "f0" first summands loaded,

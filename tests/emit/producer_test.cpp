@@ -74,7 +74,7 @@ struct TestKernel {
 void PrintTo(const TestKernel& kernel, std::ostream* out) { *out << kernel.name; }
 
 constexpr std::int64_t kAxes = 2;
-constexpr std::int64_t kColumns = kAxes + 13;
+constexpr std::int64_t kColumns = kAxes + 14;
 constexpr std::int64_t kEpochNow = 5;
 const std::string kRoot = SYNCOPATE_SOURCE_DIR;
 
@@ -97,7 +97,7 @@ class Producer : public testing::TestWithParam<TestKernel> {
     Case made;
     const std::int64_t unit = GetParam().descriptors ? 8 : 1;  // what descriptors demand of rows of bf16
     made.shape = {pick(1, 70), unit * pick(1, 70 / unit), unit * pick(1, 40 / unit)};
-    made.tile = {16 << pick(0, 3), 16 << pick(0, 3), 16};
+    made.tile = {16 << pick(0, 3), 32 << pick(0, 2), 16};  // a quarter of a row of bf16 must have 16 bytes, too
     made.dtype = pick(0, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
     made.staging_rows = pick(2, 80);
     made.cut = cut;
@@ -131,7 +131,7 @@ class Producer : public testing::TestWithParam<TestKernel> {
     slot.addends.clear();
     for (std::int64_t count = pick(0, 3); count > 0; --count) {
       const std::int64_t rows = std::min(last - first, made.staging_rows);
-      const std::int64_t length = pick(1, rows);
+      const std::int64_t length = pick(0, 1) == 0 ? rows : pick(1, rows);
       const std::int64_t begin = pick(first, last - length);
       slot.addends.push_back({begin, begin + length, pick(0, made.staging_rows - length)});
     }
@@ -189,6 +189,15 @@ class Producer : public testing::TestWithParam<TestKernel> {
     return before >= 0 && early(made, static_cast<std::size_t>(before), workers) < 0 ? before : -1;
   }
 
+  /// What its only addend adds to the number that says what a slot does, if it is for all rows of the tile.
+  static double for_all(const Case& made, const TestSlot& slot) {
+    const RowAddend& addend = slot.addends.front();
+    const std::int64_t first = slot.tile_row * made.tile.m;
+    const std::int64_t last = std::min(first + made.tile.m, made.shape.m);
+    if (addend.begin > first || addend.end < last) return 0;
+    return 32 + 64 * static_cast<double>((addend.staging - addend.begin) * made.shape.n);
+  }
+
   /// The tables of kernel/runtime_names.h, whose form plan/plan.h states. Slot s raises flags 4 s, 4 s + 1, ...
   void add_tables(FakeMemory& memory, const Case& made, std::int64_t workers) {
     std::vector<double> tiles, waits, addends, signals;
@@ -214,13 +223,21 @@ class Producer : public testing::TestWithParam<TestKernel> {
         addends.insert(addends.end(), {static_cast<double>(addend.staging - addend.begin) * n,
                                        static_cast<double>(addend.begin) * n, static_cast<double>(addend.end) * n});
       tiles.push_back(rows(addends, 3));
+      double work = slot.sum_waits || !slot.addends.empty() ? 1 : 0;
+      if (slot.sum_waits) work += 16;
+      if (slot.addends.size() == 1) work += 8 + for_all(made, slot);
+      double bit = 2;
       for (const std::int64_t raised : {late(made, s, workers), early(made, s, workers)}) {
         const auto from = static_cast<std::size_t>(std::max<std::int64_t>(raised, 0));
+        const std::size_t to = raised < 0 ? from : from + 1;
         tiles.push_back(static_cast<double>(first_signals[from]));
-        tiles.push_back(static_cast<double>(first_signals[raised < 0 ? from : from + 1]));
+        tiles.push_back(static_cast<double>(first_signals[to]));
+        if (first_signals[from] < first_signals[to]) work += bit;
+        bit *= 2;
       }
       tiles.push_back(static_cast<double>(slot.begin) * n);
       tiles.push_back(static_cast<double>(slot.end) * n);
+      tiles.push_back(work);
     }
     for (std::vector<double>* table : {&waits, &addends, &signals}) table->push_back(-1);  // none is empty
     ASSERT_EQ(memory.add(Dtype::int64, tiles), kTiles);

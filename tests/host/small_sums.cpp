@@ -68,7 +68,7 @@ def product_fused(a_ptr, b_ptr, c_ptr, M, N, K, TILE_M: tl.constexpr, TILE_N: tl
                   syncopate_signals, syncopate_peers, syncopate_cut: tl.constexpr):
     epoch = tl.load(syncopate_epoch)
     for slot in tl.range(tl.program_id(0), syncopate_tile_count, tl.num_programs(0)):
-        entry = syncopate_tiles + slot.to(tl.int64) * 15
+        entry = syncopate_tiles + slot.to(tl.int64) * 16
         ready = wait_for_all(entry + 2, syncopate_waits, syncopate_flags, epoch, slot, syncopate_record,
                              syncopate_time_limit)
         m = tl.load(entry).to(tl.int32) + ready

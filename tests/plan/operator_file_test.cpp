@@ -98,6 +98,55 @@ TEST_F(OperatorFile, OverridesComeFirst) {
   EXPECT_EQ(op.workers, 7) << "an override may add a table";
 }
 
+TEST_F(OperatorFile, MistakesOfOverridesAreShownThere) {
+  EXPECT_EQ(error_of(kGood, {{"kernel.args.M", "0"}}),
+            "--set kernel.args.M=0: 'shape' of [tensors.x] has a size of 0; sizes are at least 1");
+  EXPECT_EQ(
+      error_of(kGood, {{"kernel.args.K", "9223372036854775807"}}),
+      "--set kernel.args.K=9223372036854775807: in the expression '2 * K // ranks': the result does not fit in 64 "
+      "bits; use smaller sizes");
+  EXPECT_EQ(error_of(kGood, {{"ranks", "1000"}}),
+            "--set ranks=1000: 'shape' of [tensors.x] has a size of 0; sizes are at least 1");
+  EXPECT_EQ(error_of(replaced("2 * K // ranks", "2 * Q // ranks"), {{"ranks", "8"}}).substr(0, 31),
+            "op.toml:11:19: in the expressio")
+      << "the text itself is wrong";
+  EXPECT_EQ(error_of(replaced("M = 1024", "M = 0"), {{"kernel.args.K", "64"}}),
+            "op.toml:11:10: 'shape' of [tensors.x] has a size of 0; sizes are at least 1");
+}
+
+TEST_F(OperatorFile, NumbersThatPlansCannotHold) {
+  EXPECT_EQ(error_of(kGood, {{"kernel.args.M", "9223372036854775808"}}),
+            "--set kernel.args.M=9223372036854775808: this does not fit in 64 bits; a number below 2^63");
+  EXPECT_EQ(error_of(kGood, {{"kernel.args.M", "-99999999999999999999"}}),
+            "--set kernel.args.M=-99999999999999999999: this does not fit in 64 bits; a number below 2^63");
+  EXPECT_THAT(error_of(replaced("M = 1024", "M = 99999999999999999999")), StartsWith("op.toml:7:"));
+  EXPECT_EQ(error_of(replaced("alpha = 0.5", "alpha = nan")),
+            "op.toml:7:41: argument 'alpha' is nan; plans hold finite numbers");
+  EXPECT_EQ(error_of(kGood, {{"kernel.args.alpha", "-inf"}}),
+            "--set kernel.args.alpha=-inf: argument 'alpha' is -inf; plans hold finite numbers");
+  EXPECT_EQ(error_of(kGood, {{"kernel.grid", "2000000"}}),
+            "--set kernel.grid=2000000: 'grid' of [kernel] is 2000000; from 1 to 1048576 programs");
+}
+
+TEST_F(OperatorFile, NodesAndShares) {
+  const std::string path = folder_.write("op.toml", kGood);
+  const OperatorStatement nodes =
+      read_operator(path, {{"communicate.x.algorithm", "hierarchical"}, {"communicate.x.ranks_per_node", "2"}});
+  EXPECT_EQ(nodes.communications[0].options.algorithm, Algorithm::hierarchical);
+  EXPECT_EQ(nodes.communications[0].options.ranks_per_node, 2);
+  const OperatorStatement shares =
+      read_operator(path, {{"communicate.x.algorithm", "interleaved"}, {"communicate.x.shares", "\"3:1\""}});
+  EXPECT_EQ(shares.communications[0].options.shares, (std::array<int, 2>{3, 1}));
+  EXPECT_EQ(
+      read_operator(path, {{"communicate.x.algorithm", "recursive_doubling"}}).communications[0].options.algorithm,
+      Algorithm::recursive);
+  EXPECT_EQ(
+      error_of(replaced("split = 3", "shares = \"3\"")),
+      "op.toml:24:10: 'shares' of [communicate.x] is '3'; chunks by port 0 and chunks by port 1, such as \"3:1\"");
+  EXPECT_THAT(error_of(replaced("split = 3", "ranks_per_node = 0")),
+              StartsWith("op.toml:24:18: 'ranks_per_node' of [communicate.x] is 0"));
+}
+
 TEST_F(OperatorFile, OverrideErrorsNameTheOverride) {
   EXPECT_EQ(error_of(kGood, {{"rankz", "8"}}),
             "--set rankz=8: unknown key 'rankz' in the operator file; did you mean 'ranks'? known: operator, ranks, "

@@ -47,8 +47,9 @@ TEST(KernelTables, ASlotWithEverything) {
   slot.signals = {1, 2};
   plan.programs[1].slots = {slot};
   const KernelTables tables = kernel_tables(plan, 1);
-  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; no signals before, 0..2 after; elements 20..32.
-  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 0, 0, 2, 20, 32}));
+  // index; waits 0..1; sum waits 1..2; addends 0, own before 1, 2; no signals before, 0..2 after; elements 20..32;
+  // adds, raises after, and waits to add.
+  EXPECT_EQ(tables.tiles, (Table{11, 0, 1, 1, 2, 0, 1, 2, 0, 0, 0, 2, 20, 32, 1 + 4 + 16}));
   EXPECT_EQ(tables.waits, (Table{0, 1, 0, 0, 1, 1}));
   EXPECT_EQ(tables.addends, (Table{-20, 20, 24, -8, 24, 32}));
   EXPECT_EQ(tables.signals, (Table{2, 5, 0, 7}));
@@ -58,8 +59,8 @@ TEST(KernelTables, ASlotThatKeepsAll) {
   Plan plan = hand_made();
   plan.programs[1].slots = {{0, {}, {}, {}, {}, 0, {}}, {1, {}, {}, {}, {}, 0, {1}}};
   const KernelTables tables = kernel_tables(plan, 1);
-  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32,  //
-                                 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 32}));
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0,  //
+                                 11, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 32, 4}));
   EXPECT_TRUE(tables.addends.empty());
   EXPECT_EQ(kernel_tables(plan, 0).tiles, Table());
 }
@@ -94,16 +95,61 @@ TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
   const KernelTables tables = kernel_tables(plan, 1);
   EXPECT_EQ(tables.addends, (Table{8, 0, 4, 8, 4, 8}));
   EXPECT_EQ(Table(tables.tiles.begin() + 5, tables.tiles.begin() + 8), (Table{0, 1, 1})) << "own value behind";
-  EXPECT_EQ(Table(tables.tiles.begin() + 19, tables.tiles.begin() + 22), (Table{1, 1, 2})) << "own value before";
+  EXPECT_EQ(Table(tables.tiles.begin() + 20, tables.tiles.begin() + 23), (Table{1, 1, 2})) << "own value before";
 }
 
 /// Per slot: the rows of signals to raise before it stores, and those to raise after.
 std::vector<Table> raises(const KernelTables& tables) {
   std::vector<Table> result;
-  for (std::size_t row = 0; row < tables.tiles.size(); row += 14)
+  for (std::size_t row = 0; row < tables.tiles.size(); row += 15) {
     result.emplace_back(tables.tiles.begin() + static_cast<std::ptrdiff_t>(row) + 8,
                         tables.tiles.begin() + static_cast<std::ptrdiff_t>(row) + 12);
+    const Table& rows = result.back();
+    EXPECT_EQ((tables.tiles[row + 14] & slot_work::kRaisesLate) != 0, rows[0] < rows[1]);
+    EXPECT_EQ((tables.tiles[row + 14] & slot_work::kRaisesEarly) != 0, rows[2] < rows[3]);
+  }
   return result;
+}
+
+/// What a slot does, as a sum of slot_work.
+std::int64_t work_of(Plan plan, const Slot& slot) {
+  plan.programs[1].slots = {slot};
+  return kernel_tables(plan, 1).tiles.back();
+}
+
+TEST(KernelTables, ASlotAddsIfItHasAddendsOrWaitsForSome) {
+  const Plan plan = hand_made();
+  Slot slot;
+  EXPECT_EQ(work_of(plan, slot), 0);
+  slot.waits = {{0, 1}};
+  EXPECT_EQ(work_of(plan, slot), 0);
+  slot.sum_waits = {{0, 1}};
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kWaitsToAdd);
+  slot.sum_waits.clear();
+  slot.addends = {{rows(0, 1), rows(2, 3)}};
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne);
+  slot.addends.push_back({rows(1, 2), rows(3, 4)});
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds + slot_work::kAddsOne) << "both are one row";
+  slot.own_place = 1;
+  EXPECT_EQ(work_of(plan, slot), slot_work::kAdds);
+}
+
+TEST(KernelTables, AnAddendForAllOfATileIsPartOfWhatTheSlotDoes) {
+  const Plan plan = hand_made();  // the tiles are rows 0 to 3 and 4 to 7
+  constexpr std::int64_t one = slot_work::kAdds + slot_work::kAddsOne;
+  Slot slot;
+  slot.addends = {{rows(0, 4), rows(2, 6)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll + slot_work::kShift * 8);
+  slot.tile = 1;
+  EXPECT_EQ(work_of(plan, slot), one) << "another tile";
+  slot.addends = {{rows(4, 8), rows(0, 4)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll - slot_work::kShift * 16);
+  slot.addends = {{rows(3, 8), rows(0, 5)}};
+  EXPECT_EQ(work_of(plan, slot), one + slot_work::kAddsToAll - slot_work::kShift * 12);
+  slot.addends = {{rows(5, 8), rows(1, 4)}};
+  EXPECT_EQ(work_of(plan, slot), one) << "the first row is missing";
+  slot.addends = {{rows(4, 7), rows(0, 3)}};
+  EXPECT_EQ(work_of(plan, slot), one) << "the last row is missing";
 }
 
 TEST(KernelTables, SignalsArePutOffUntilTheWorkersNextSlotUnlessThatWaits) {

@@ -35,7 +35,7 @@ class Documentation(unittest.TestCase):
         for name in syncopate.__all__:
             if name not in ("Buffer", "Theorem", "Plan", "parse"):
                 self.assertIn(name, text)
-        for name in ("shard", "buffer", "output", "check", "synchronize", "close"):
+        for name in ("shard", "buffer", "output", "local", "check", "synchronize", "close"):
             self.assertTrue(callable(getattr(syncopate.Operator, name)))
             self.assertIn(f"operator.{name}(", text)
 

@@ -1,5 +1,5 @@
-"""Operators under torchrun: two processes that share a GPU, and, where there are two, one each (gpu_worker.py has the
-scenarios). Skips with a message where there is no GPU or no torch."""
+"""Operators under torchrun: two and three processes that share a GPU, and, where there are two, one each (gpu_worker.py has
+the scenarios). Skips with a message where there is no GPU or no torch."""
 import os
 import pathlib
 import socket
@@ -22,10 +22,11 @@ def gpus():
     return torch.cuda.device_count() or "there is no GPU"
 
 
-class Scenarios:
-    """The same for both layouts."""
+class Launcher:
+    """Scenarios as processes."""
 
     layout = []
+    processes = 2
 
     def arguments(self, scenario):
         return [str(WORKER), scenario, "--cache", CACHE.name, *self.layout]
@@ -33,7 +34,8 @@ class Scenarios:
     def torchrun(self, scenario):
         # A session of its own: at the limit the ranks are to go with torchrun.
         child = subprocess.Popen(
-            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", *self.arguments(scenario)],
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={self.processes}",
+             *self.arguments(scenario)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:
             output, _ = child.communicate(timeout=SECONDS)
@@ -44,6 +46,32 @@ class Scenarios:
         print(output[-2000:], flush=True)
         self.assertEqual(child.returncode, 0, output[-6000:])
 
+    def killed(self):
+        """Rank 1 kills itself, which torchrun would not let the others survive."""
+        with socket.socket() as finder:
+            finder.bind(("127.0.0.1", 0))
+            port = finder.getsockname()[1]
+        ranks = [subprocess.Popen([sys.executable, *self.arguments("killed")], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True,
+                                  env=os.environ | {"RANK": str(rank), "WORLD_SIZE": str(self.processes),
+                                                    "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                                                    "MASTER_PORT": str(port)})
+                 for rank in range(self.processes)]
+        try:
+            for rank in ranks[:1] + ranks[2:]:
+                output = rank.communicate(timeout=SECONDS)[0]
+                print(output[-2000:], flush=True)
+                self.assertEqual(rank.returncode, 0, output[-6000:])
+            self.assertEqual(ranks[1].wait(timeout=10), -9)
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+
+
+class Scenarios(Launcher):
+    """The same for both layouts."""
+
     def test_right(self):
         self.torchrun("right")
 
@@ -52,6 +80,9 @@ class Scenarios:
 
     def test_captured(self):
         self.torchrun("captured")
+
+    def test_local(self):
+        self.torchrun("local")
 
     def test_mistakes(self):
         self.torchrun("mistakes")
@@ -66,23 +97,7 @@ class Scenarios:
         self.torchrun("cost")
 
     def test_killed(self):
-        with socket.socket() as finder:
-            finder.bind(("127.0.0.1", 0))
-            port = finder.getsockname()[1]
-        ranks = [subprocess.Popen([sys.executable, *self.arguments("killed")], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True,
-                                  env=os.environ | {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank),
-                                                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
-                 for rank in range(2)]
-        try:
-            output = ranks[0].communicate(timeout=SECONDS)[0]
-            print(output[-2000:], flush=True)
-            self.assertEqual(ranks[0].returncode, 0, output[-6000:])
-            self.assertEqual(ranks[1].wait(timeout=10), -9)
-        finally:
-            for rank in ranks:
-                rank.kill()
-                rank.wait()
+        self.killed()
 
 
 FOUND = gpus()
@@ -91,6 +106,21 @@ FOUND = gpus()
 @unittest.skipIf(isinstance(FOUND, str), FOUND)
 class OneGpuForBoth(Scenarios, unittest.TestCase):
     layout = ["--share"]
+
+
+@unittest.skipIf(isinstance(FOUND, str), FOUND)
+class ThreeOnOneGpu(Launcher, unittest.TestCase):
+    layout = ["--share", "--calls", "20"]
+    processes = 3
+
+    def test_right(self):
+        self.torchrun("right")
+
+    def test_withheld(self):
+        self.torchrun("withheld")
+
+    def test_killed(self):
+        self.killed()
 
 
 @unittest.skipIf(isinstance(FOUND, str) or FOUND < 2, "fewer than two GPUs")

@@ -157,6 +157,44 @@ def captured(options):
         problem.operator.close()
 
 
+def local(options):
+    """The local kernel alone: over whole tensors as they lie, with no other rank, captured too."""
+    for name in ("ag_gemm", "gemm_rs", "gemm_rs_pointers"):
+        problem = Problem(name, options)
+        op, rank = problem.operator, dist.get_rank()
+        a, b = problem.inputs(0)[rank]  # a gathered input is whole here
+        if "a" in op._local:
+            op.local(a=a, b=b, **({} if "c" not in op._local else {"c": op.buffer("c")}))
+        else:
+            op.buffer("a").copy_(a)
+            op.local(b=b)
+        product, got = a.double() @ b.double(), op.buffer("c")
+
+        def check(what):
+            error = (got.double() - product).abs()
+            bound = 2.0**-8 * product.abs() + a.shape[1] * 2.0**-24 * (a.double().abs() @ b.double().abs())
+            expect(bool((error <= bound).all()), f"{name}, local kernel, {what}")
+
+        check("alone")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            op.local()
+        got.fill_(NAN)
+        graph.replay()
+        check("replayed")
+        if rank == 0:  # not collective
+            op.local()
+        torch.cuda.synchronize()
+        inputs = problem.inputs(1)
+        problem.check(problem.call(inputs), inputs, f"{name}, a call after the local kernel")
+        if "a" not in op._local:
+            expect("tensor a lives in the operator's memory" in error_of(lambda: op.local(a=a, b=b)), "a was passed")
+        expect("has no tensor 'd'" in error_of(lambda: op.local(d=b)), "an unknown tensor")
+        torch.cuda.synchronize()
+        del graph
+        op.close()
+
+
 def mistakes(options):
     """Every wrong argument is an error that says so, and harms nothing."""
     problem = Problem("ag_gemm", options)
@@ -312,7 +350,7 @@ def cost(options):
 
 def main():
     parser = argparse.ArgumentParser()
-    scenarios = [right, ragged, captured, mistakes, withheld, killed, again, cost]
+    scenarios = [right, ragged, captured, local, mistakes, withheld, killed, again, cost]
     parser.add_argument("scenario", choices=[scenario.__name__ for scenario in scenarios])
     parser.add_argument("--share", action="store_true")
     parser.add_argument("--cache", required=True)

@@ -49,12 +49,19 @@ TEST(ScheduleErrors, Syntax) {
 TEST(ScheduleErrors, KeysAndVersions) {
   EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"prt\": 0}")),
             "s.json:6:44: unknown key 'prt' in operator; did you mean 'port'? known: push, pull, collective, to, into, "
-            "reduce, after, port");
+            "reduce, own, after, port");
   EXPECT_THAT(error_of(replaced("\"to\": 1}", "\"from\": 1}")), StartsWith("s.json:6:6: operator has no 'to'"));
   EXPECT_THAT(error_of(replaced("\"syncopate_schedule\": 1", "\"syncopate_schedule\": 3")),
               StartsWith("s.json:2:25: this schedule is of version 3"));
   EXPECT_THAT(error_of(replaced("{\"push\": \"a[0:4, :]\", \"to\": 1}", "{\"to\": 1}")),
               HasSubstr("one of push, pull and collective"));
+}
+
+TEST(ScheduleErrors, OwnSummands) {
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"own\": 1}")), "s.json:6:44: 'own' is not true or false");
+  EXPECT_EQ(error_of(replaced("\"to\": 1}", "\"to\": 1, \"own\": true}")),
+            "s.json:6:6: rank 0 operator 0: it sends a rank's own summand without adding it; only sums have summands: "
+            "add it, or send what is there");
 }
 
 TEST(ScheduleErrors, RanksAndDependencies) {

@@ -89,7 +89,7 @@ TEST(Expand, ErrorsHaveAPlace) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.where(), file.locate(file.text().rfind('{', file.text().find("\"collective\""))));
-    EXPECT_EQ(error.problem(), "only all-gather and reduce-scatter collectives can be opened into transfers so far");
+    EXPECT_EQ(error.problem(), "the all_to_all of 'a' does not turn shard(0) into replicate");
   }
 }
 
@@ -137,12 +137,54 @@ TEST(Expand, AReduceScatterBecomesItsTemplate) {
   }
 }
 
+/// One collective over all ranks between what the placements say.
+Schedule whole_collective(CollectiveType type, const LogicalTensor& tensor, std::vector<int> order) {
+  const auto ranks = static_cast<int>(order.size());
+  ScheduleBuilder builder(ranks);
+  const int t = builder.tensor(tensor);
+  Collective collective;
+  collective.type = type;
+  for (const int rank : order) {
+    collective.ranks.push_back(rank);
+    collective.source_chunks.push_back(builder.chunk(t, held_region(tensor.before, tensor.shape, ranks, rank)));
+    collective.destination_chunks.push_back(builder.chunk(t, held_region(tensor.after, tensor.shape, ranks, rank)));
+  }
+  builder.collective(std::move(collective));
+  return std::move(builder).build();
+}
+
+TEST(Expand, EveryCollectiveBecomesItsTemplate) {
+  const auto tensor = [](Placement before, Placement after) {
+    return LogicalTensor{"t", {7, 6}, Dtype::fp32, before, after};
+  };
+  const std::vector<std::tuple<CollectiveType, LogicalTensor, std::vector<int>>> all = {
+      {CollectiveType::all_to_all, tensor(Placement::shard(0), Placement::shard(1)), {0, 1, 2}},
+      {CollectiveType::all_reduce, tensor(Placement::partial_sum(), Placement::replicate()), {0, 1, 2}},
+      {CollectiveType::broadcast, tensor(Placement::only(2), Placement::replicate()), {2, 1, 0}}};
+  for (const auto& [type, t, order] : all) {
+    const Schedule schedule = whole_collective(type, t, order);
+    EXPECT_NO_THROW(check_meaning(schedule)) << collective_name(type);
+    const Schedule opened = expand_collectives(schedule, {Algorithm::direct, Initiator::push, 2});
+    EXPECT_NO_THROW(check_meaning(opened)) << collective_name(type);
+    EXPECT_EQ(to_json(opened), to_json(make_collective(t, 3, {Algorithm::direct, Initiator::push, 2}, {})))
+        << collective_name(type);
+  }
+  // The own summands of a one-shot sum stay own.
+  const Schedule sum = whole_collective(CollectiveType::all_reduce, std::get<1>(all[1]), {0, 1, 2});
+  EXPECT_NO_THROW(check_meaning(expand_collectives(sum, {Algorithm::one_shot, Initiator::push, 1})));
+  // A broadcast from another rank than the one that holds the tensor, and a collective in another order.
+  EXPECT_THROW(expand_collectives(whole_collective(CollectiveType::broadcast, std::get<1>(all[2]), {0, 1, 2}), {}),
+               UserError);
+  EXPECT_THROW(expand_collectives(whole_collective(CollectiveType::all_to_all, std::get<1>(all[0]), {1, 0, 2}), {}),
+               UserError);
+}
+
 TEST(Expand, AReduceScatterOfPartsIsNotOpened) {
   try {
     expand_collectives(reduce_scatter_of({{0, 5}, {0, 1}}), {});
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_EQ(error.problem(), "the chunks of the reduce-scatter of 'c' are not its shards");
+    EXPECT_EQ(error.problem(), "the reduce_scatter of 'c' does not turn partial(sum) into shard(0)");
   }
 }
 

@@ -53,6 +53,69 @@ TEST(Meaning, PartitionedAllReduce) {
   EXPECT_NE(error_of([&] { check_meaning(schedule); }), "no error") << "the copy may leave before the sum is whole";
 }
 
+TEST(Meaning, TheOwnSummandIsSentWithoutWhatIsAdded) {
+  // Both ranks send and receive at once; without `own` each would have to wait for the other.
+  for (const bool own : {true, false}) {
+    ScheduleBuilder builder(2);
+    const int c = builder.tensor(partial(Placement::replicate()));
+    const int all = builder.chunk(c, Region::whole({4, 2}));
+    builder.transfer(0, {0, 1, all, all, Reduction::sum, own});
+    builder.transfer(1, {1, 0, all, all, Reduction::sum, own});
+    const Schedule schedule = std::move(builder).build();
+    if (own) {
+      EXPECT_EQ(error_of([&] { check_meaning(schedule); }), "no error");
+      continue;
+    }
+    EXPECT_THAT(error_of([&] { check_meaning(schedule); }), HasSubstr("without waiting for its arrival"));
+  }
+}
+
+TEST(Meaning, TheOwnSummandStaysTheOwnOne) {
+  // Rank 1 sends its own summand after rank 0's has been added: the sum of ranks 0 and 1 does not count twice.
+  ScheduleBuilder builder(3);
+  const int c = builder.tensor(partial(Placement::replicate()));
+  const int all = builder.chunk(c, Region::whole({4, 2}));
+  const Dependency first = builder.transfer(0, {0, 1, all, all, Reduction::sum, true});
+  builder.transfer(1, {1, 2, all, all, Reduction::sum, true}, {first});
+  const Meaning m = meaning(std::move(builder).build());
+  EXPECT_THAT(m.holdings[0][1][0].contributors, ElementsAre(0, 1));
+  EXPECT_THAT(m.holdings[0][2][0].contributors, ElementsAre(1, 2));
+}
+
+TEST(Meaning, ACopyOverASummandWaitsForThoseWhoSendIt) {
+  for (const bool waits : {true, false}) {
+    ScheduleBuilder builder(2);
+    const int c = builder.tensor(partial(Placement::replicate()));
+    const int all = builder.chunk(c, Region::whole({4, 2}));
+    const Dependency sent = builder.transfer(1, {1, 0, all, all, Reduction::sum, true});
+    // Reads the sum on rank 0, so it waits for the sum; or it does not.
+    builder.push(0, 1, all, all, waits ? std::vector<Dependency>{sent} : std::vector<Dependency>{});
+    const Schedule schedule = std::move(builder).build();
+    EXPECT_EQ(error_of([&] { check_meaning(schedule); }) == "no error", waits);
+  }
+  // A third rank writes where rank 1's summand stands while it is being sent.
+  ScheduleBuilder builder(3);
+  const int c = builder.tensor(partial(Placement::partial_sum()));
+  const int all = builder.chunk(c, Region::whole({4, 2}));
+  builder.transfer(1, {1, 0, all, all, Reduction::sum, true});
+  builder.push(2, 1, all, all);
+  const Schedule schedule = std::move(builder).build();
+  EXPECT_THAT(error_of([&] { check_meaning(schedule); }), HasSubstr("while rank 1 operator 0 may be using it"));
+}
+
+TEST(Validate, OnlySumsHaveOwnSummandsAndOnlyRanksThatExistHoldTensors) {
+  ScheduleBuilder copying(2);
+  const int c = copying.tensor(partial(Placement::replicate()));
+  const int all = copying.chunk(c, Region::whole({4, 2}));
+  copying.transfer(0, {0, 1, all, all, Reduction::none, true});
+  EXPECT_EQ(error_of([&] { std::move(copying).build(); }),
+            "rank 0 operator 0: it sends a rank's own summand without adding it; only sums have summands: add it, or "
+            "send what is there");
+  ScheduleBuilder rootless(2);
+  rootless.tensor({"a", {4}, Dtype::bf16, Placement::only(2), Placement::replicate()});
+  EXPECT_EQ(error_of([&] { std::move(rootless).build(); }), "tensor 'a' is only(2); ranks count from 0 to 1");
+}
+
 TEST(Meaning, ASummandCountsOnce) {
   ScheduleBuilder builder(2);
   const int c = builder.tensor(partial(Placement::replicate()));

@@ -18,6 +18,29 @@ TEST(Placement, TextRoundTrips) {
     EXPECT_FALSE(Placement::parse(wrong).has_value()) << wrong;
 }
 
+TEST(Placement, SchedulesKnowTwoMore) {
+  for (const Placement& placement : {Placement::shard(2), Placement::shard(0, 3), Placement::shard(1, -2),
+                                     Placement::only(0), Placement::only(17), Placement::partial_sum()})
+    EXPECT_EQ(Placement::parse_in_schedule(placement.to_string()), placement);
+  EXPECT_EQ(Placement::shard(1, -2).to_string(), "shard(1)-2");
+  EXPECT_EQ(Placement::parse_in_schedule("shard( 0 ) + 1"), Placement::shard(0, 1));
+  for (const char* wrong : {"only", "only()", "only(-1)", "only(1)+1", "shard(0)+", "shard(0)+-1", "shard(0)1",
+                            "shard(0)-", "replicate+1", "partial(sum)+1", ")only(", "shard(0)+1x"})
+    EXPECT_FALSE(Placement::parse_in_schedule(wrong).has_value()) << wrong;
+  for (const char* unknown_to_operators : {"only(0)", "shard(0)+1"})
+    EXPECT_FALSE(Placement::parse(unknown_to_operators).has_value()) << unknown_to_operators;
+}
+
+TEST(Placement, ShiftedShardsGoRound) {
+  // 10 rows over 4 ranks: 3, 3, 3, 1.
+  EXPECT_EQ(held_region(Placement::shard(0, 1), {10, 4}, 4, 1), Region({{0, 3}, {0, 4}}));
+  EXPECT_EQ(held_region(Placement::shard(0, 1), {10, 4}, 4, 0), Region({{9, 10}, {0, 4}}));
+  EXPECT_EQ(held_region(Placement::shard(0, -5), {10, 4}, 4, 2), Region({{9, 10}, {0, 4}}));
+  EXPECT_EQ(held_region(Placement::shard(0, 8), {10, 4}, 4, 2), held_region(Placement::shard(0), {10, 4}, 4, 2));
+  EXPECT_EQ(held_region(Placement::only(2), {10, 4}, 4, 2), Region::whole({10, 4}));
+  EXPECT_TRUE(held_region(Placement::only(2), {10, 4}, 4, 1).empty());
+}
+
 TEST(Placement, ShardsCutAsTorchChunk) {
   EXPECT_EQ(held_region(Placement::shard(0), {10, 4}, 4, 0), Region({{0, 3}, {0, 4}}));
   EXPECT_EQ(held_region(Placement::shard(0), {10, 4}, 4, 3), Region({{9, 10}, {0, 4}}));
@@ -33,6 +56,8 @@ TEST(Placement, CollectivesFollowFromTheChange) {
   EXPECT_EQ(between(Placement::shard(0), Placement::shard(1)), CollectiveType::all_to_all);
   EXPECT_EQ(between(Placement::partial_sum(), Placement::shard(0)), CollectiveType::reduce_scatter);
   EXPECT_EQ(between(Placement::partial_sum(), Placement::replicate()), CollectiveType::all_reduce);
+  EXPECT_EQ(between(Placement::shard(0), Placement::shard(0, 1)), CollectiveType::all_to_all);
+  EXPECT_EQ(between(Placement::only(3), Placement::replicate()), CollectiveType::broadcast);
   EXPECT_EQ(between(Placement::replicate(), Placement::shard(0)), std::nullopt);
   EXPECT_EQ(between(Placement::shard(1), Placement::shard(1)), std::nullopt);
   try {

@@ -79,8 +79,8 @@ TEST_P(Template, MovesEveryChunkOnceToEveryOtherRank) {
     }
   for (const auto& [place, times] : arrivals) EXPECT_EQ(times, 1);
   EXPECT_EQ(count, schedule.chunks.size() * static_cast<std::size_t>(schedule.ranks() - 1));
-  EXPECT_EQ(schedule.chunks.size(),
-            static_cast<std::size_t>(GetParam().ranks) * static_cast<std::size_t>(GetParam().split));
+  const auto ranks = static_cast<std::size_t>(GetParam().ranks);
+  EXPECT_EQ(schedule.chunks.size(), ranks == 1 ? 0 : ranks * static_cast<std::size_t>(GetParam().split));
 }
 
 TEST_P(Template, LoadsLinksAsItPromises) {

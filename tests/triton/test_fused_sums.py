@@ -1,7 +1,7 @@
 """The emitted kernels with a reduced output in Triton's own interpreter: what they add, keep and raise.
 
-The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, and syncopate_publish
-has nothing to do. The order of waits and raises is tested in tests/emit/producer_test.cpp.
+The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, and so does
+syncopate_is_missing; syncopate_publish has nothing to do, and syncopate_raise is an atomic addition. The order of waits and raises is tested in tests/emit/producer_test.cpp.
 """
 import os
 import unittest
@@ -29,7 +29,18 @@ def look_once(flags, slot, expected, tile, record, time_limit):
 
 
 @triton.jit
+def is_missing(flags, slot, expected):
+    return tl.where(tl.load(flags + slot) < expected, 1, 0)
+
+
+@triton.jit
 def nothing():
+    return 0
+
+
+@triton.jit
+def raise_flag(peers, home, slot):
+    tl.atomic_add(tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot, 1)
     return 0
 
 
@@ -53,7 +64,7 @@ class Tables:
     def add(self, random, corner, rows, kept):
         addends = []
         for _ in range(random.integers(0, 3)):
-            count = int(random.integers(1, rows[1] - rows[0] + 1))
+            count = rows[1] - rows[0] if random.integers(2) else int(random.integers(1, rows[1] - rows[0] + 1))
             begin = int(random.integers(rows[0], rows[1] - count + 1))
             addends.append((begin, begin + count, int(random.integers(0, self.rows - count + 1))))
         own = int(random.integers(0, len(addends) + 1))
@@ -63,13 +74,18 @@ class Tables:
         row += [row[-1], len(self.waits), len(self.addends), len(self.addends) + own]
         self.addends += [[(place - begin) * N, begin * N, end * N] for begin, end, place in addends]
         row += [len(self.addends)]
+        work = bool(addends) * (1 + 16)
+        if len(addends) == 1:
+            begin, end, place = addends[0]
+            tile = (corner[0] * TILE[0], min((corner[0] + 1) * TILE[0], M))
+            work += 8 + (32 + 64 * (place - begin) * N if begin <= tile[0] and tile[1] <= end else 0)
         first = len(self.signals)
         for _ in range(random.integers(0, 3)):
             home, flag = int(random.integers(RANKS)), int(random.integers(FLAGS))
             self.signals.append([home, flag])
             self.raised[home, flag] += 1
         self.signals_of.append([first, len(self.signals)])
-        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N])
+        self.tiles.append(row + [0, 0, 0, 0, kept[0] * N, kept[1] * N, work])
 
     def place_raises(self):
         """Signals of a slot are raised before the program's next slot stores, or after their own where that one waits."""
@@ -77,8 +93,10 @@ class Tables:
             following = i + self.programs
             if following < len(self.tiles) and not self.slots[following][2]:
                 self.tiles[following][9:11] = self.signals_of[i]
+                self.tiles[following][15] += 2
             else:
                 row[11:13] = self.signals_of[i]
+                row[15] += 4
 
     def expected(self, own, staging):
         result = own.copy()
@@ -96,7 +114,8 @@ def table(rows):
 def run(name, tables, cut, arrived=EPOCH * PER_LAUNCH):
     """What the fused kernel leaves in c, what it should, the flags of each rank, and record[0]."""
     module = kernels.sum_module(name)
-    module.syncopate_wait, module.syncopate_publish = look_once, nothing
+    module.syncopate_wait, module.syncopate_is_missing = look_once, is_missing
+    module.syncopate_publish, module.syncopate_raise = nothing, raise_flag
     generator = np.random.default_rng(1)
     a, b = (generator.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N)))
     staging = generator.integers(-9, 10, (tables.rows, N)).astype(np.float16)

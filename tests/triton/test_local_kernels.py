@@ -67,20 +67,6 @@ class LocalKernels(unittest.TestCase):
             function[(3,)](HostTensor(a), HostTensor(b), c, M, N, K, *tile)
             np.testing.assert_array_equal(c.array, a @ b, err_msg=f"sizes {M, N, K}, tile {tile}")
 
-    def test_split_k(self):
-        function = kernels.local_kernel("gemm_split_k")
-        block = 32
-        for M, N, K, splits in ((64, 64, 64, 1), (37, 51, 83, 3), (64, 64, 128, 4), (32, 32, 16, 4)):
-            a, b = operands(M, N, K, seed=M * N + K)
-            tiles = cdiv(M, block) * cdiv(N, block)
-            arrivals = HostTensor(np.zeros(tiles, np.int32))
-            for _ in range(3):  # arrivals are counted on from launch to launch
-                c = HostTensor(np.full((M, N), np.nan, np.float16))
-                partial = HostTensor(np.full(tiles * splits * block * block, np.nan, np.float32))
-                function[(tiles * splits,)](HostTensor(a), HostTensor(b), c, partial, arrivals, M, N, K, splits, block,
-                                            block, 16)
-                np.testing.assert_array_equal(c.array, a @ b, err_msg=f"sizes {M, N, K}, {splits} splits")
-
     def test_annotations_change_nothing(self):
         text = (kernels.LOCAL / "gemm.py").read_text()
         first, last = "        group = tile // group_size\n", "        pid_n = (tile % group_size) // rows\n"

@@ -87,95 +87,180 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 
 
 @triton.jit
+def syncopate_is_missing(flags, slot, expected):
+    """1 if flags[slot] < expected as far as is known now, else 0; does not block.
+
+    Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
+    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  missing;
+            .reg .b64   seen;
+
+            ld.acquire.sys.global.u64   seen, [$1];
+            setp.lt.u64                 missing, seen, $2;
+            vote.sync.any.pred          missing, missing, 0xffffffff;
+            selp.b32                    $0, 1, 0, missing;
+        }
+        """,
+        constraints="=r,l,l,~{memory}", args=[flags + slot, expected], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_load_work(entry, waits, flags, epoch):
+    """What the slot does. If all that it waits for before it adds has arrived already, it need not wait.
+
+    That is asked for at the beginning of the tile, where tensor cores have work, so that nothing is waited for at its
+    end, where they have none.
+    """
+    work = tl.load(entry + 13)
+    if work & 16:
+        row = tl.load(entry + 2)
+        end = tl.load(entry + 3)
+        missing = 0
+        while (row < end) & (missing == 0):
+            wait = waits + row * 3
+            expected = tl.load(wait + 1) * (epoch - 1) + tl.load(wait + 2)
+            missing += syncopate_is_missing(flags, tl.load(wait), expected)
+            row += 1
+        if missing == 0:
+            work -= 16
+    return work
+
+
+@triton.jit
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA (for their writes, not only for their
-    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over
-    values of all threads is a barrier of the block (in a block of one warp, bar.warp.sync is), after which one thread's
-    release covers the stores of all. It is a sum and not a plain barrier because Triton does not pipeline loops that
-    hold a barrier. Add the 0 to the slot of the flag: so the raise stays behind.
+    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
+    the 0 to the slot of the flag: so the raise stays behind.
+    The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
+    aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
-    done = tl.inline_asm_elementwise(
+    return tl.inline_asm_elementwise(
         """
         {
             cp.async.bulk.wait_group    0;
-            fence.proxy.async;
-            bar.warp.sync               0xffffffff;
-            and.b32                     $0, $4, 0;
-            and.b32                     $1, $5, 0;
-            and.b32                     $2, $6, 0;
-            and.b32                     $3, $7, 0;
+            barrier.sync                0;
+            and.b32                     $0, $1, 0;
         }
         """,
-        constraints="=r,=r,=r,=r,r,r,r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=4)
-    return tl.sum(done, axis=0)
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
 def syncopate_raise(peers, home, slot):
-    """Adds 1 to flag `slot` of rank `home`, once for the whole block.
+    """Adds 1 to flag `slot` of rank `home`, once for the whole block, and returns 0.
 
     Memory order: a release of system scope by one thread. With syncopate_publish before it, whoever sees the new value
-    by an acquire sees all that the block stored before, on whichever device it runs.
+    by an acquire sees all that the block stored before, on whichever device it runs. The scope is that of the system
+    even for flags of this device, since others read them: copy engines and the front end of the device.
     """
     flag = tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot
-    tl.atomic_add(flag, 1, sem="release", scope="sys")
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  first;
+            .reg .b32   thread;
+
+            mov.u32                                 thread, %tid.x;
+            setp.eq.u32                             first, thread, 0;
+            @first red.release.sys.global.add.u64   [$1], 1;
+            and.b32                                 $0, thread, 0;
+        }
+        """,
+        constraints="=r,l,~{memory}", args=[flag], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
-def syncopate_raise_all(signal, last, signals, peers):
-    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
-    if signal < last:
-        published = syncopate_publish()
-        while signal < last:
-            syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
-            signal += 1
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(signal >= 0)
+def syncopate_raise_all(rows, signals, peers):
+    """Publishes what the block has stored and raises signals; `rows` points to the first and the past-the-last row."""
+    signal = tl.load(rows)
+    last = tl.load(rows + 1)
+    published = syncopate_publish()
+    while signal < last:
+        slot = tl.load(signals + signal * 2 + 1) + published
+        # A step that the compiler does not know keeps it from unrolling the loop.
+        signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
 
 
 @triton.jit
-def syncopate_load_work(entry):
-    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
-    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
-            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
-            tl.load(entry + 10).to(tl.int32))
-
-
-@triton.jit
-def syncopate_raise_late(work, signals, peers):
+def syncopate_raise_late(work, entry, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
-    By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
+    By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
+    stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
-    syncopate_raise_all(work[3], work[4], signals, peers)
+    if work & 2:
+        syncopate_raise_all(entry + 7, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, signals, peers):
+def syncopate_raise_early(work, entry, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
-    syncopate_raise_all(work[5], work[6], signals, peers)
+    if work & 4:
+        syncopate_raise_all(entry + 9, signals, peers)
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(work >= -(1 << 62))
 
 
 @triton.jit
-def syncopate_first_summands(descriptor, row, column, work, arrived, staging, addends):
-    """The summands of the slot's first addend for a block that a descriptor stores; 0 if the slot has none.
+def syncopate_adds(work):
+    """Whether the slot may have to wait for summands or to add any."""
+    return (work & 1) != 0
+
+
+@triton.jit
+def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """Performs the waits before adding, where syncopate_load_work has not found that there is nothing to wait for."""
+    arrived = 0
+    if work & 16:
+        arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
+    return arrived
+
+
+@triton.jit
+def syncopate_load_addend(addend, exists):
+    """A row of the addends: shift, begin, end; zeros if it does not exist, which is for no element."""
+    return (tl.load(addend, mask=exists, other=0), tl.load(addend + 1, mask=exists, other=0),
+            tl.load(addend + 2, mask=exists, other=0))
+
+
+@triton.jit
+def syncopate_first_addend(work, entry, addends):
+    """The slot's first addend, or zeros if it has none. Where it is known to be for all, nothing is loaded."""
+    if work & 32:
+        shift = work >> 6
+        begin = tl.cast(0, tl.int64)
+        end = tl.cast(1 << 62, tl.int64)
+    else:
+        first = tl.load(entry + 4)
+        shift, begin, end = syncopate_load_addend(addends + first * 3, first < tl.load(entry + 6))
+    return shift, begin, end
+
+
+@triton.jit
+def syncopate_first_summands(descriptor, row, column, addend, arrived, staging):
+    """The summands of the slot's first addend for a block that a descriptor stores.
 
     They are apart from syncopate_sum_block so that the loads for all blocks of a tile can be under way together.
     """
     if descriptor.block_shape[0] * descriptor.block_shape[1] > 8192:
         return 0  # unused: there would be too few registers
     else:
-        return syncopate_load_rows(descriptor, descriptor.block_shape[1], row, column, addends + work[0] * 3,
-                                   work[0] < work[2], arrived, staging)
+        return syncopate_load_rows(descriptor, descriptor.block_shape[1], row, column, addend, arrived, staging)
 
 
 @triton.jit
-def syncopate_sum_block(value, first, descriptor, row, column, work, arrived, staging, addends):
+def syncopate_sum_block(value, first, descriptor, row, column, addend, work, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for a block that a descriptor stores.
 
-    `first` is of syncopate_first_summands. A large block is added in two parts, which need half the registers.
+    `addend` is of syncopate_first_addend, `first` of syncopate_first_summands. A large block is added in two parts,
+    which need half the registers.
     """
     value = value.to(descriptor.dtype)
     height: tl.constexpr = descriptor.block_shape[0]
@@ -183,57 +268,82 @@ def syncopate_sum_block(value, first, descriptor, row, column, work, arrived, st
     if height * width > 8192:
         half: tl.constexpr = width // 2
         left, right = tl.split(tl.permute(tl.reshape(value, (height, 2, half)), (0, 2, 1)))
-        exists = work[0] < work[2]
-        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
-        left = syncopate_sum_rows(left, first, descriptor, row, column, work, arrived, staging, addends)
+        first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
+        left = syncopate_sum_rows(left, first, descriptor, row, column, work, entry, arrived, staging, addends)
         column += half
-        first = syncopate_load_rows(descriptor, half, row, column, addends + work[0] * 3, exists, arrived, staging)
-        right = syncopate_sum_rows(right, first, descriptor, row, column, work, arrived, staging, addends)
+        first = syncopate_load_rows(descriptor, half, row, column, addend, arrived, staging)
+        right = syncopate_sum_rows(right, first, descriptor, row, column, work, entry, arrived, staging, addends)
         return tl.reshape(tl.permute(tl.join(left, right), (0, 2, 1)), (height, width))
     else:
-        return syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends)
+        return syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends)
 
 
 @triton.jit
-def syncopate_sum_rows(value, first, descriptor, row, column, work, arrived, staging, addends):
-    """syncopate_sum_block of a block that is small enough.
+def syncopate_sum_rows(value, first, descriptor, row, column, work, entry, arrived, staging, addends):
+    """syncopate_sum_block of a block that is small enough."""
+    if work & 8:
+        value = syncopate_sum_of_two(value, first)
+    else:
+        value = syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends)
+    return value
+
+
+@triton.jit
+def syncopate_sum_of_two(value, first):
+    """What adding both in fp32, from +0, and rounding once gives.
+
+    Of values of 16 bits it is the same as one addition in their own type, which goes two at a time: fp32 has more than
+    twice their digits, so that rounding to it first changes nothing. The last addition turns -0 into +0.
+    """
+    if value.dtype.primitive_bitwidth == 16:
+        return value + first + 0.0
+    else:
+        return (value.to(tl.float32) + first.to(tl.float32) + 0.0).to(value.dtype)
+
+
+@triton.jit
+def syncopate_sum_of_many(value, first, descriptor, row, column, entry, arrived, staging, addends):
+    """The sum of any number of addends, none included.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. The summands of
     the first addend are added first even where the own value comes before them: +0 + a + b is +0 + b + a.
     """
-    if work[0] < work[2]:
+    index = tl.load(entry + 4) + 1
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if index <= last:
         total = tl.zeros_like(value).to(tl.float32) + first.to(tl.float32)
-        addend = work[0] + 1
-        while addend < work[1]:
-            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+        while index < own:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column,
+                                         syncopate_load_addend(addends + index * 3, True), arrived,
                                          staging).to(tl.float32)
-            addend += 1
+            index += 1
         total += value.to(tl.float32)
-        while addend < work[2]:
-            total += syncopate_load_rows(descriptor, value.shape[1], row, column, addends + addend * 3, True, arrived,
+        while index < last:
+            total += syncopate_load_rows(descriptor, value.shape[1], row, column,
+                                         syncopate_load_addend(addends + index * 3, True), arrived,
                                          staging).to(tl.float32)
-            addend += 1
+            index += 1
         value = total.to(value.dtype)
     return value
 
 
 @triton.jit
-def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, exists, arrived, staging):
-    """One addend's summands of `width` columns of a block; 0 in rows that it has none for, or if there is no addend.
+def syncopate_load_rows(descriptor, width: tl.constexpr, row, column, addend, arrived, staging):
+    """One addend's summands of `width` columns of a block; 0 in rows that it has none for.
 
     Rows of the output are added as wholes, and begin at multiples of 16 bytes, as TMA demands. Places are counted from
     the block's first row: so they are the same for all blocks and addends, which takes fewer registers.
-    Memory order: `arrived` came out of the waits for the summands, so the loads stay behind. They bypass the L1 cache:
+    Memory order: `arrived` came out of the waits for the summands, or what says that there are none to make out of the
+    look at their flags, so the loads stay behind. They bypass the L1 cache:
     peers write the staging buffer while the kernel runs, and nothing is read twice.
     """
     base = tl.cast(row, tl.int64) * descriptor.strides[0]
-    shift = tl.load(addend, mask=exists, other=0) + arrived + base
-    shift = tl.multiple_of(shift, 128 // descriptor.dtype.primitive_bitwidth)
-    begin = tl.load(addend + 1, mask=exists, other=0) - base
-    end = tl.load(addend + 2, mask=exists, other=0) - base
+    shift = tl.multiple_of(addend[0] + arrived + base, 128 // descriptor.dtype.primitive_bitwidth)
+    end = tl.minimum(addend[2], tl.cast(descriptor.shape[0], tl.int64) * descriptor.strides[0])
     lines = tl.arange(0, descriptor.block_shape[0])[:, None].to(tl.int64) * descriptor.strides[0]
     columns = tl.arange(0, width)[None, :]
-    here = (columns < descriptor.shape[1] - column) & (lines >= begin) & (lines < end)
+    here = (columns < descriptor.shape[1] - column) & (lines >= addend[1] - base) & (lines < end - base)
     return tl.load(staging + (shift + column) + (lines + columns), mask=here, other=0.0, cache_modifier=".cg")
 
 
@@ -272,7 +382,9 @@ def gemm_split_helper_fused(x, w, y, rows, cols, depth,
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 15
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 16
+        syncopate_entry = syncopate_row + 2
+        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, syncopate_launch)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         tile_r = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -282,21 +394,27 @@ def gemm_split_helper_fused(x, w, y, rows, cols, depth,
             x_block = x_desc.load([tile_r * TILE_R, step])
             w_block = w_desc.load([step, tile_c * TILE_C])
             total = tl.dot(x_block, w_block, total)
-        syncopate_entry = syncopate_row + 2
-        syncopate_work = syncopate_load_work(syncopate_entry)
-        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)
-        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
-                                                    syncopate_launch, syncopate_slot, syncopate_record,
-                                                    syncopate_time_limit)
-        syncopate_value = total.to(y_desc.dtype)
-        syncopate_first = syncopate_first_summands(y_desc, tile_r * TILE_R, tile_c * TILE_C, syncopate_work,
-                                                   syncopate_arrived, syncopate_staging, syncopate_addends)
-        syncopate_value = syncopate_sum_block(syncopate_value, syncopate_first, y_desc, tile_r * TILE_R,
-                                              tile_c * TILE_C, syncopate_work, syncopate_arrived, syncopate_staging,
-                                              syncopate_addends)
-        if syncopate_cuts_block(y_desc, tile_r * TILE_R, syncopate_entry, syncopate_cut):
-            syncopate_store_kept(y, syncopate_value, y_desc, tile_r * TILE_R, tile_c * TILE_C, syncopate_entry)
+        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        if syncopate_adds(syncopate_work):
+            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
+                                                      syncopate_launch, syncopate_slot, syncopate_record,
+                                                      syncopate_time_limit)
+            syncopate_addend = syncopate_first_addend(syncopate_work, syncopate_entry, syncopate_addends)
+            syncopate_value = total.to(y_desc.dtype)
+            syncopate_first = syncopate_first_summands(y_desc, tile_r * TILE_R, tile_c * TILE_C, syncopate_addend,
+                                                       syncopate_arrived, syncopate_staging)
+            syncopate_value = syncopate_sum_block(syncopate_value, syncopate_first, y_desc, tile_r * TILE_R,
+                                                  tile_c * TILE_C, syncopate_addend, syncopate_work, syncopate_entry,
+                                                  syncopate_arrived, syncopate_staging, syncopate_addends)
+            if syncopate_cuts_block(y_desc, tile_r * TILE_R, syncopate_entry, syncopate_cut):
+                syncopate_store_kept(y, syncopate_value, y_desc, tile_r * TILE_R, tile_c * TILE_C, syncopate_entry)
+            else:
+                y_desc.store([tile_r * TILE_R, tile_c * TILE_C], syncopate_value)
         else:
-            y_desc.store([tile_r * TILE_R, tile_c * TILE_C], syncopate_value)
-        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)
+            if syncopate_cuts_block(y_desc, tile_r * TILE_R, syncopate_entry, syncopate_cut):
+                syncopate_store_kept(y, total.to(y_desc.dtype), y_desc, tile_r * TILE_R, tile_c * TILE_C,
+                                     syncopate_entry)
+            else:
+                y_desc.store([tile_r * TILE_R, tile_c * TILE_C], total.to(y_desc.dtype))
+        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)

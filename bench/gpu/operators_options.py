@@ -1,0 +1,32 @@
+"""The options of operators.py, apart from it: they are read before torch is loaded."""
+import argparse
+
+import figures
+import tuning
+
+
+def parse(arguments, description):
+    parser = argparse.ArgumentParser(prog="operators.py", description=description,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", default="all", help="comma-separated: all, table, models, ag, rs, 70B, QKV, M=4096, "
+                        "8192x3584x8192; words joined by + must all hold (ag+table)")
+    parser.add_argument("--methods", default=",".join(figures.METHODS), help="comma-separated, of: %(default)s")
+    parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours and cuBLAS")
+    parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")
+    parser.add_argument("--search-again", action="store_true", help="with --search: for all rows")
+    parser.add_argument("--tuned", default=str(tuning.TUNED), help="the file of choices (%(default)s)")
+    parser.add_argument("--samples", type=int, default=11)
+    parser.add_argument("--sample-ms", type=float, default=5.0)
+    parser.add_argument("--skip", help="results of an earlier run (JSON): rows that it has are left out")
+    parser.add_argument("--seconds", type=float, default=540, help="no row is started later than this (%(default)s)")
+    parser.add_argument("--time-limit", type=float, default=5.0, help="seconds that one wait of ours may take")
+    parser.add_argument("--json", help="file for all results; written after every row")
+    parser.add_argument("--markdown", help="file for the report")
+    options = parser.parse_args(arguments)
+    options.methods = [name for name in options.methods.split(",") if name]
+    unknown = set(options.methods) - set(figures.METHODS)
+    if unknown:
+        parser.error(f"unknown method {', '.join(sorted(unknown))}; there are {', '.join(figures.METHODS)}")
+    if options.share:
+        options.methods = [name for name in options.methods if name in ("cublas", "ours")]
+    return options
