@@ -116,8 +116,9 @@ def syncopate_raise_all(rows, signals, peers):
 
 @triton.jit
 def syncopate_raise_late(work, rows, signals, peers):
-    """Raises the signals of the slot before, where the tile order puts that off until here. `rows`: see syncopate_raise_all.
+    """Raises the signals of the slot before, where the tile order puts that off until here.
 
+    `rows` is that of syncopate_raise_all.
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """

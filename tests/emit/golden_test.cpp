@@ -19,8 +19,11 @@ struct Case {
   std::string kernel;
   std::string reduced;            ///< the parameter of an output that is a sum over ranks, or ""
   std::vector<std::string> sent;  ///< those of outputs that leave as they are
+  bool streams = false;
 
-  std::string name() const { return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent"); }
+  std::string name() const {
+    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "");
+  }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
 
@@ -29,7 +32,7 @@ class Golden : public testing::TestWithParam<Case> {
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
     return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-                      {false, false, GetParam().sent});
+                      {GetParam().streams, GetParam().streams, GetParam().sent});
   }
 };
 
@@ -96,7 +99,10 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                          testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}},
                                          Case{"gemm_split_helper", "", {}}, Case{"gemm", "c_ptr", {}},
                                          Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
-                                         Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}}),
+                                         Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
+                                         Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
+                                         Case{"gemm_pointers", "", {"c_ptr"}, true},
+                                         Case{"attention_plain", "", {}, true}),
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
