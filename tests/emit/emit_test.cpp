@@ -609,6 +609,59 @@ TEST(EmitSum, AWhileLoopThatAdvancesBeforeItStores) {
   EXPECT_THAT(text, HasSubstr("syncopate_launch, syncopate_current, syncopate_record"));
 }
 
+TEST(EmitStreamed, AWhileLoopThatAdvancesBeforeItWalks) {
+  const TileKernel kernel = read(kImports + std::string("@triton.jit\n"
+                                                        "def f(a, c, n, K, B: tl.constexpr):\n"
+                                                        "    t = tl.program_id(0)\n"
+                                                        "    while t < n:\n"
+                                                        "        row = t % 4\n"
+                                                        "        t += tl.num_programs(0)\n"
+                                                        "        total = 0.0\n"
+                                                        "        for k in range(0, K):  # syncopate: streamed_loop k\n"
+                                                        "            total += tl.load(a + k)\n"
+                                                        "        tl.store(c + row * B, total)\n"),
+                                 "f");
+  const std::string kept = "        syncopate_current = syncopate_slot\n";
+  for (const WalkOptions& options : {WalkOptions{false, true, {}}, WalkOptions{false, true, {"c"}}}) {
+    const std::string text = emit_fused(kernel, "", options).text;
+    EXPECT_NE(text.find(kept), std::string::npos);
+    EXPECT_EQ(text.find(kept), text.rfind(kept));
+    EXPECT_LT(text.find(kept), text.find("while syncopate_step <"));
+    EXPECT_LT(text.find("while syncopate_step <"), text.find("syncopate_current,"));
+  }
+  const std::string text = emit_fused(kernel, "c", {false, true, {}}).text;
+  EXPECT_EQ(text.find(kept), text.rfind(kept));
+  EXPECT_THAT(emit_fused(kernel).text, Not(HasSubstr("syncopate_current")));
+}
+
+TEST(EmitStreamed, OutputsThatLeaveAreStoredBehindTheLoops) {
+  const auto error = [](const std::string& body, const std::string& reduced, std::vector<std::string> sent) {
+    try {
+      emit_fused(read(kImports +
+                          std::string("@triton.jit\n"
+                                      "def f(a, c, n, K, B: tl.constexpr):\n"
+                                      "    row = tl.program_id(0)\n") +
+                          body,
+                      "f"),
+                 reduced, {true, true, std::move(sent)});
+    } catch (const UserError& found) {
+      return std::to_string(found.where().line) + ": " + found.what();
+    }
+    return std::string("none");
+  };
+  const std::string loop = "    for k in range(0, K):  # syncopate: streamed_loop k\n        x = tl.load(a + k)\n";
+  const std::string store = "    tl.store(c + row, 1.0)\n";
+  EXPECT_EQ(error(loop + store, "c", {}), "none");
+  EXPECT_EQ(error(loop + store, "", {"c"}), "none");
+  EXPECT_EQ(error(store + loop, "", {"c"}), "none");
+  EXPECT_THAT(error(loop + "    " + store, "c", {}),
+              HasSubstr("8: this stores to 'c', which is a sum over ranks, in a streamed loop"));
+  EXPECT_THAT(error(store + loop, "c", {}),
+              HasSubstr("6: this stores to 'c', which is a sum over ranks, before a streamed loop"));
+  EXPECT_THAT(error(loop + "    " + store, "", {"c"}),
+              HasSubstr("8: this stores to 'c', which is sent to other ranks, in a streamed loop"));
+}
+
 TEST(EmitSum, TilesThatWaitAreNotBegunBeforeTheOneBeforeIsStored) {
   const std::string options =
       "num_stages=3, flatten=True, loop_unroll_factor=2, warp_specialize=True, disallow_acc_multi_buffer=True";

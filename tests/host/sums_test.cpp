@@ -451,7 +451,16 @@ TEST(WrongSums, BrokenReferencesAreNamed) {
         plan.buffers[3].role = BufferRole::kernel;
         plan.sums.clear();
       },
-      "has to do with sums, and no buffer is reduced");
+      "a tile of rank 0 raises signals, and no output leaves its rank");
+  expect(
+      [](Plan& plan) {
+        plan.buffers[2].inside = Placement::replicate();
+        plan.buffers[3].role = BufferRole::kernel;
+        plan.sums.clear();
+        for (RankProgram& program : plan.programs)
+          for (Slot& slot : program.slots) slot.signals.clear();
+      },
+      "a tile of rank 0 has to do with sums, and no buffer is reduced");
 }
 
 }  // namespace

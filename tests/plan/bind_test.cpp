@@ -275,8 +275,7 @@ TEST(BindReduced, PlacementsOfOutputs) {
   EXPECT_THAT(error({{"tensors.c.before", "replicate"}}),
               HasSubstr("--set tensors.c.before=replicate: tensor 'c' has a placement before the kernel"));
   EXPECT_THAT(error({{"tensors.a.after", "\"shard(0)\""}}),
-              HasSubstr("tensor 'a' has a placement after the kernel, which only reads it; an input has 'before' and "
-                        "'inside'"));
+              HasSubstr("tensor 'a' is shard(0) -> shard(0): nothing changes"));
   EXPECT_THAT(error({{"tensors.c.after", "\"shard(2)\""}}),
               HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
 }
