@@ -318,7 +318,8 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
   SettingsReader reader(root, "the operator file");
   OperatorStatement statement;
   statement.name = reader.string("operator", "operator = \"name\"");
-  statement.ranks = bounded(reader.required("ranks", "ranks = 4"), "'ranks'", 1, kMostRanks);
+  const Setting& ranks = reader.required("ranks", "ranks = 4");
+  statement.ranks = bounded(ranks, "'ranks'", 1, kMostRanks);
   read_kernel(reader.required("kernel", "a [kernel] table with file, function and args"), folder, statement);
   if (const Setting* launch = reader.optional("launch")) {
     SettingsReader launch_reader(*launch, "[launch]");
@@ -337,7 +338,7 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
 
   KnownNames names = known_names(statement.arguments, statement.argument_where);
   names.integers.emplace("ranks", statement.ranks);
-  names.add_place("ranks", reader.required("ranks", "").where);
+  names.add_place("ranks", ranks.where);
   const Setting& tensors = reader.required("tensors", "a [tensors.name] table for every tensor of the kernel");
   if (tensors.kind != Setting::Kind::table || tensors.members.empty())
     throw UserError(tensors.where, "'tensors' is not a table of tensors", "write [tensors.a] and so on");

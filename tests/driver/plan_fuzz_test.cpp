@@ -233,7 +233,8 @@ class Fuzz {
 Plan small_plan(const std::string& path) {
   const OperatorStatement statement = read_operator(path);
   const std::map<std::string, std::string> sizes = {
-      {"M", "64"}, {"N", "32"}, {"K", "32"}, {"BLOCK_M", "16"}, {"BLOCK_N", "16"}, {"BLOCK_K", "16"}, {"HEADS", "1"}};
+      {"M", "64"},    {"N", "64"},    {"K", "32"},     {"BLOCK_M", "16"}, {"BLOCK_N", "32"}, {"BLOCK_K", "16"},
+      {"rows", "64"}, {"cols", "64"}, {"depth", "32"}, {"TILE_R", "16"},  {"TILE_C", "32"},  {"TILE_D", "16"}};
   std::vector<Override> overrides = {{"ranks", "2"}, {"launch.workers", "2"}};
   for (const auto& [name, value] : sizes)
     if (statement.arguments.contains(name)) overrides.push_back({"kernel.args." + name, value});
@@ -268,11 +269,13 @@ std::string stem(const std::string& path) { return std::filesystem::path(path).s
 class PlanFuzz : public ::testing::TestWithParam<std::string> {
  protected:
   void fuzz(bool few) {
-    const Counts counts = Fuzz(stem(GetParam()), small_plan(GetParam())).run(few);
+    const Plan plan = small_plan(GetParam());
+    const Counts counts = Fuzz(stem(GetParam()), plan).run(few);
     std::printf("  %s: %d refused; of the others %d false, %d runs wrong, %d right all the same\n",
                 stem(GetParam()).c_str(), counts.refused, counts.false_plans, counts.wrong_runs, counts.unharmed);
     EXPECT_GT(counts.refused, 300);
     EXPECT_GT(counts.false_plans, 5);
+    if (!is_small(plan)) return;
     EXPECT_GT(counts.wrong_runs, 5);
     EXPECT_GT(counts.unharmed, 5);
   }

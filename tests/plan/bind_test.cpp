@@ -136,7 +136,7 @@ TEST(Bind, OutputsAreOnlyStoredTo) {
       "\"replicate\"\n"
       "[tensors.y]\nparameter = \"y\"\nshape = [\"n\"]\ndtype = \"fp32\"\n");
   EXPECT_THAT(error_of({}, op),
-              HasSubstr("k.py:10:5: the kernel both reads and writes tensor 'y'; an output may only be stored to"));
+              HasSubstr("k.py:9:5: the kernel both reads and writes tensor 'y'; an output may only be stored to"));
 }
 
 TEST(Bind, AStepArgumentDoesNotChangeTheResult) {
