@@ -44,6 +44,8 @@ struct TileSpace {
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
   std::map<std::string, SourceLocation> unguarded_reads;
+  /// Where a parameter is first read, if it is.
+  std::map<std::string, SourceLocation> first_reads;
   /// The parameter that only says by how many tiles a persistent program advances (NUM_SMS), or "". One program that
   /// advances by 1 walks all tiles, so the analysis takes it as 1.
   std::string step_parameter;
