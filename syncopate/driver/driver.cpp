@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -16,12 +17,17 @@ namespace syncopate {
 
 namespace {
 
-/// Whether any tile waits, before it reads, for what happens in its own launch.
+/// Whether any tile waits, before it has read everything, for what happens in its own launch.
 bool tiles_wait(const Plan& plan) {
+  const auto any = [](const std::vector<Wait>& waits) {
+    return std::any_of(waits.begin(), waits.end(), [](const Wait& wait) { return wait.threshold > 0; });
+  };
   for (const RankProgram& program : plan.programs)
-    for (const Slot& slot : program.slots)
-      for (const Wait& wait : slot.waits)
-        if (wait.threshold > 0) return true;
+    for (const Slot& slot : program.slots) {
+      if (any(slot.waits)) return true;
+      for (const LoopStep& step : slot.steps)
+        if (any(step.waits)) return true;
+    }
   return false;
 }
 
@@ -46,8 +52,8 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused =
-      emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter, tiles_wait(plan), sent_parameters(plan));
+  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
+                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

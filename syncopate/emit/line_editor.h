@@ -37,7 +37,7 @@ class LineEditor {
   void insert_before(int number, std::string text);
   /// Removes whole lines. Blank lines that would then stand in a row, or open a block, go too.
   void remove_lines(int first, int last);
-  /// Puts `unit` before lines that are neither blank nor the inside of a string that spans lines.
+  /// Puts `unit`, once more, before lines that are neither blank nor the inside of a string that spans lines.
   void indent_lines(int first, int last, const std::string& unit, const std::vector<ByteRange>& strings);
 
   std::string render() const;

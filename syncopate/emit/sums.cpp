@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
 #include "syncopate/emit/sends.h"
 #include "syncopate/kernel/runtime_names.h"
@@ -116,8 +117,7 @@ class SumEditor::Impl {
     if (const Statement* last = find_sent(kernel, sent).last; last != nullptr)
       if (last->range.begin > last_->range.begin) last_ = last;
     start_ = find_start();
-    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin)
-      slot_ = "syncopate_current";
+    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin) slot_ = kKeptSlot;
   }
 
   std::string loop_start(const std::string& indentation) const {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "syncopate/emit/emit.h"
 #include "syncopate/kernel/tile_kernel.h"
 
 namespace syncopate {
@@ -14,9 +15,9 @@ struct WalkingKernel {
   std::set<std::string> names;  ///< that it uses, as far as they are the user's
 };
 
-/// `name` is the fused kernel's; `reduced` the parameter of an output that is a sum over ranks, or ""; `tiles_wait` and
-/// `sent` those of emit_fused. Throws UserError where the kernel cannot be edited.
-WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced, bool tiles_wait,
-                         const std::vector<std::string>& sent);
+/// `name` is the fused kernel's; `reduced` the parameter of an output that is a sum over ranks, or "". Throws UserError
+/// where the kernel cannot be edited.
+WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced,
+                         const WalkOptions& options);
 
 }  // namespace syncopate

@@ -58,8 +58,9 @@ struct RunReport {
 /// an Outcome.
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 
-/// The unfused meaning: the local kernel of the plan run over whole tensors. `inputs` [buffer] as in LaunchData for one
-/// rank; returns the outputs [buffer]: of a reduced buffer the rank's summand (operator_outputs() in plan/sums.h adds).
-std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs);
+/// The unfused meaning: the local kernel of the plan run over whole tensors, its streamed loops in the order in which
+/// the tiles of `rank` walk them. `inputs` [buffer] as in LaunchData for that rank; returns the outputs [buffer]: of a
+/// reduced buffer the rank's summand (operator_outputs() in plan/sums.h adds).
+std::vector<Bytes> run_unfused(const Plan& plan, int rank, const std::vector<Bytes>& inputs);
 
 }  // namespace syncopate

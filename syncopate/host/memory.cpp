@@ -83,6 +83,8 @@ std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
   switch (buffer) {
     case RuntimeBuffer::tiles:
       return std::as_writable_bytes(std::span(memory.tables.tiles));
+    case RuntimeBuffer::steps:
+      return std::as_writable_bytes(std::span(memory.tables.steps));
     case RuntimeBuffer::waits:
       return std::as_writable_bytes(std::span(memory.tables.waits));
     case RuntimeBuffer::flags:

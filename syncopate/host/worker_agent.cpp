@@ -33,6 +33,7 @@ Arguments fused_arguments(const Plan& plan, int rank) {
     arguments[runtime_parameter::kSignals] = pointer(RuntimeBuffer::signals);
     arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
   }
+  if (!plan.kernel.streamed_loops.empty()) arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
   if (const int reduced = reduced_buffer(plan); reduced >= 0) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "syncopate/core/text.h"
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
+#include "syncopate/plan/pieces.h"
 #include "syncopate/plan/staging.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/routes.h"
@@ -387,6 +389,17 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
   return tiles;
 }
 
+/// Whether streamed loops read the parameter, at addresses that depend on their variables.
+bool is_streamed(const TileSpace& space, const std::string& parameter) {
+  for (const TileFootprint& tile : space.tiles)
+    for (const LoopFootprint& loop : tile.loops)
+      if (loop.reads)
+        for (const auto& iteration : loop.reads->iterations)
+          for (const LoopRead& read : iteration)
+            if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
+  return false;
+}
+
 /// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
 /// tile index, and so not on the wait, which reaches addresses through the indices.
 bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
@@ -398,6 +411,7 @@ bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) 
     return std::vector<Region>{};
   };
   const std::vector<Region> first = reads(space.tiles.front());
+  if (first.empty() && is_streamed(space, parameter)) return false;
   return std::all_of(space.tiles.begin(), space.tiles.end(),
                      [&](const TileFootprint& tile) { return reads(tile) == first; });
 }
@@ -413,7 +427,9 @@ bool is_accessed(const TileSpace& space, const std::string& parameter, std::vect
 Role role_of(const TensorStatement& tensor, const TileSpace& space) {
   Role role;
   role.written = is_accessed(space, tensor.parameter, &ParameterAccess::writes);
-  if (role.written && is_accessed(space, tensor.parameter, &ParameterAccess::reads))
+  const bool read =
+      is_accessed(space, tensor.parameter, &ParameterAccess::reads) || is_streamed(space, tensor.parameter);
+  if (role.written && read)
     throw UserError(space.first_reads.at(tensor.parameter),
                     fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
@@ -519,6 +535,16 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& tens
   plan.communication += describe(tensor, role, communication);
 }
 
+/// Parameters of tensors that come to the kernel from other ranks, all of them to all ranks. The chunks of an exchanged
+/// tensor would cut a loop elsewhere on each rank, and tiles are the same for all.
+std::set<std::string> gathered_parameters(const OperatorStatement& statement) {
+  std::set<std::string> parameters;
+  for (const TensorStatement& tensor : statement.tensors)
+    if (!(tensor.before == tensor.inside) && tensor.inside.kind == Placement::Kind::replicate)
+      parameters.insert(tensor.parameter);
+  return parameters;
+}
+
 }  // namespace
 
 BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel) {
@@ -534,7 +560,10 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     throw UserError(statement.grid_where,
                     fmt::format("kernel '{}' is persistent, and needs no grid", statement.kernel_function),
                     "remove it: [launch] workers says how many programs of it run");
-  const TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid);
+  const std::set<std::string> gathered = gathered_parameters(statement);
+  const bool streams = !gathered.empty() && !kernel.streamed_loops().empty();
+  TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid, streams);
+  keep_streamed_reads(space, gathered);
 
   BoundOperator bound;
   Plan& plan = bound.plan;
@@ -561,6 +590,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   for (CommunicatedTensor& communicated : bound.communicated)
     if (plan.buffer(communicated.buffer).is_reduced()) place_summands(communicated, plan);
   plan.tiles = make_tiles(space, plan.buffers);
+  cut_into_pieces(space, kernel, bound);
   return bound;
 }
 

@@ -18,6 +18,8 @@ namespace {
 
 /// No element of a tensor, and no value that runs make up, is farther from 0.
 constexpr std::int64_t kFarthest = std::int64_t{1} << 48;
+/// Of a streamed loop: more are no loop that anyone means.
+constexpr std::int64_t kMostIterations = std::int64_t{1} << 24;
 
 class PlanParser {
  public:
@@ -71,6 +73,8 @@ class PlanParser {
     if (part.extents.size() != part.axes.size())
       throw values_.error(extents, fmt::format("{} extents of {} axes", part.extents.size(), part.axes.size()),
                           "one extent per axis");
+    for (const Json& axis : reader.array("streamed_loops"))
+      part.streamed_loops.push_back(expect_string(file_, axis, "the axis of a streamed loop"));
     part.persistent = values_.boolean(reader.required("persistent"), "'persistent'");
     part.grid = grid(reader.required("grid"), part.persistent);
     part.warps = values_.small(reader.required("warps"), "'warps'", 1, 32);
@@ -305,8 +309,28 @@ class PlanParser {
       values_.integer(index.items()[axis], "a part of the tile's index", 0, extents[axis] - 1);
     tile.reads = accesses(reader.required("reads"));
     tile.writes = accesses(reader.required("writes"));
+    for (const Json& item : reader.array("pieces")) {
+      const LoopPiece* previous = tile.pieces.empty() ? nullptr : &tile.pieces.back();
+      tile.pieces.push_back(piece(item, previous));
+    }
     reader.finish();
     plan_.tiles.push_back(std::move(tile));
+  }
+
+  /// Pieces stand by loop, each beginning where the one before it has ended.
+  LoopPiece piece(const Json& value, const LoopPiece* previous) const {
+    const std::vector<Json>& parts = values_.tuple(value, "a piece", 4);
+    LoopPiece piece;
+    piece.loop = values_.index(parts[0], "the piece's loop", plan_.kernel.streamed_loops.size());
+    const bool goes_on = previous != nullptr && previous->loop == piece.loop;
+    if (previous != nullptr && piece.loop < previous->loop)
+      throw values_.error(parts[0], fmt::format("a piece of loop {} after one of loop {}", piece.loop, previous->loop),
+                          "pieces stand by loop");
+    const std::int64_t begin = goes_on ? previous->end : 0;
+    piece.begin = values_.integer(parts[1], "the piece's first iteration", begin, begin);
+    piece.end = values_.integer(parts[2], "the piece's past-the-last iteration", begin + 1, kMostIterations);
+    piece.reads = accesses(parts[3]);
+    return piece;
   }
 
   SumOrder sum_order(const Json& value, int depth = 0) const {
@@ -445,12 +469,23 @@ class PlanParser {
 
   Slot slot(const Json& value, int rank) const {
     const std::vector<Json>& parts = expect_array(file_, value, "a slot");
-    if (parts.size() != 3) values_.tuple(value, "a slot", 2);
+    const std::size_t plain = plan_.kernel.streamed_loops.empty() ? 2 : 3;
+    if (parts.size() != plain + 1) values_.tuple(value, "a slot", plain);
     Slot slot;
     slot.tile = values_.index(parts[0], "the slot's tile", plan_.tiles.size());
     slot.waits = waits(parts[1], rank);
-    if (parts.size() == 3) add_sums(parts[2], rank, slot);
+    if (plain == 3) slot.steps = steps(parts[2], rank, plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces.size());
+    if (parts.size() > plain) add_sums(parts.back(), rank, slot);
     return slot;
+  }
+
+  std::vector<LoopStep> steps(const Json& value, int rank, std::size_t pieces) const {
+    std::vector<LoopStep> list;
+    for (const Json& item : expect_array(file_, value, "the steps of a slot")) {
+      const std::vector<Json>& pair = values_.tuple(item, "a step", 2);
+      list.push_back({values_.index(pair[0], "the step's piece", pieces), waits(pair[1], rank)});
+    }
+    return list;
   }
 
   void add_sums(const Json& value, int rank, Slot& slot) const {

@@ -107,7 +107,15 @@ bool cuts_tiles(const Plan& plan) {
   return false;
 }
 
+bool waits_for_anything(const Slot& slot) {
+  bool any = false;
+  for_each_waits_of(slot, [&](const std::vector<Wait>& list) { any = any || !list.empty(); });
+  return any;
+}
+
 namespace {
+
+constexpr std::size_t kStepColumns = 4;
 
 /// Makes the rows of one rank's tables.
 class TableMaker {
@@ -119,14 +127,26 @@ class TableMaker {
     const Slot& slot = program.slots[index];
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
     tables_.tiles.insert(tables_.tiles.end(), tile.index.begin(), tile.index.end());
-    add_waits(slot.waits);
-    if (reduced_ < 0 && !raises_) return;
-    if (reduced_ < 0) {
+    add_waits(slot.waits, tables_.tiles);
+    if (reduced_ >= 0) {
+      add_sums(program, index);
+    } else if (raises_) {
       const std::int64_t raises = add_signals(program.slots, index);
       tables_.tiles.push_back(raises);
-      return;
     }
-    add_waits(slot.sum_waits);
+    add_steps(slot, tile);
+  }
+
+  KernelTables take() { return std::move(tables_); }
+
+ private:
+  static std::int64_t rows(const std::vector<std::int64_t>& table, std::size_t columns) {
+    return static_cast<std::int64_t>(table.size() / columns);
+  }
+
+  void add_sums(const RankProgram& program, std::size_t index) {
+    const Slot& slot = program.slots[index];
+    add_waits(slot.sum_waits, tables_.tiles);
     std::int64_t work = add_addends(slot) + add_signals(program.slots, index);
     if (!slot.addends.empty() || !slot.sum_waits.empty()) work += slot_work::kAdds;
     if (!slot.sum_waits.empty()) work += slot_work::kWaitsToAdd;
@@ -138,20 +158,34 @@ class TableMaker {
     tables_.tiles.push_back(work);
   }
 
-  KernelTables take() { return std::move(tables_); }
-
- private:
-  static std::int64_t rows(const std::vector<std::int64_t>& table, std::size_t columns) {
-    return static_cast<std::int64_t>(table.size() / columns);
+  void add_steps(const Slot& slot, const Tile& tile) {
+    auto step = slot.steps.begin();
+    for (std::size_t loop = 0; loop < plan_.kernel.streamed_loops.size(); ++loop) {
+      const std::int64_t first = rows(tables_.steps, kStepColumns);
+      for (; step != slot.steps.end(); ++step) {
+        const LoopPiece& piece = tile.pieces[static_cast<std::size_t>(step->piece)];
+        if (piece.loop != static_cast<int>(loop)) break;
+        std::vector<std::int64_t>& table = tables_.steps;
+        std::int64_t* const end = table.empty() ? nullptr : &table[table.size() - kStepColumns + 1];
+        if (step->waits.empty() && rows(table, kStepColumns) > first && *end == piece.begin) {
+          *end = piece.end;
+          continue;
+        }
+        table.insert(table.end(), {piece.begin, piece.end});
+        add_waits(step->waits, table);
+      }
+      tables_.tiles.insert(tables_.tiles.end(), {first, rows(tables_.steps, kStepColumns)});
+    }
   }
 
-  void add_waits(const std::vector<Wait>& waits) {
-    tables_.tiles.push_back(rows(tables_.waits, 3));
+  /// Appends the waits, and to `table` their first and past-the-last row.
+  void add_waits(const std::vector<Wait>& waits, std::vector<std::int64_t>& table) {
+    table.push_back(rows(tables_.waits, 3));
     for (const Wait& wait : waits) {
       const Signal& signal = plan_.signals[static_cast<std::size_t>(wait.signal)];
       tables_.waits.insert(tables_.waits.end(), {signal.slot, signal.per_launch, wait.threshold});
     }
-    tables_.tiles.push_back(rows(tables_.waits, 3));
+    table.push_back(rows(tables_.waits, 3));
   }
 
   /// An element belongs to one target, so addends of different targets may be merged, and each element still meets its
@@ -198,7 +232,7 @@ class TableMaker {
   /// Whether the slot's signals are raised only when its worker's next slot has computed.
   bool put_off(const std::vector<Slot>& slots, std::size_t index) const {
     const std::size_t next = index + static_cast<std::size_t>(plan_.workers);
-    return next < slots.size() && slots[next].waits.empty() && slots[next].sum_waits.empty();
+    return next < slots.size() && !waits_for_anything(slots[next]);
   }
 
   /// Returns when the slot raises signals, by slot_work.
@@ -252,7 +286,12 @@ std::int64_t tile_columns(const Plan& plan) {
   constexpr std::int64_t kWaits = 2;
   constexpr std::int64_t kRaises = 5;
   constexpr std::int64_t kSums = 12;
-  return kWaits + (reduced_buffer(plan) >= 0 ? kSums : slots_raise(plan) ? kRaises : 0);
+  constexpr std::int64_t kSteps = 2;  // of each streamed loop
+  return kWaits +
+         (reduced_buffer(plan) >= 0 ? kSums
+          : slots_raise(plan)       ? kRaises
+                                    : 0) +
+         kSteps * static_cast<std::int64_t>(plan.kernel.streamed_loops.size());
 }
 
 ExtraMemory extra_memory(const Plan& plan) {
@@ -271,9 +310,10 @@ ExtraMemory extra_memory(const Plan& plan) {
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);
     most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord) * kWord);
-    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.waits.size() +
-                                                                  tables.addends.size() + tables.signals.size()) *
-                                            kWord);
+    most.tables = std::max(most.tables,
+                           static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
+                                                     tables.addends.size() + tables.signals.size()) *
+                               kWord);
   }
   return most;
 }

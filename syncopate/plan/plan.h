@@ -9,7 +9,8 @@
 //   4. Its kernel runs on `workers` workers. Worker w takes slots w, w + workers, w + 2 workers, ... of the tile
 //      order. For each slot it performs `waits`, computes the tile, performs `sum_waits`, adds the `addends` to the
 //      values of the tile, stores what the slot keeps of them, and raises `signals` once that is visible to everyone.
-//      It may raise them later, but before it waits for anything else and before it ends.
+//      It may raise them later, but before it waits for anything else and before it ends. A tile that has pieces
+//      computes them in the order of the slot's `steps`, each after the waits of its step.
 //   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
 //      launch is complete on this rank; outputs may be read until launch e + 1 begins, at step 1.
 // Ranks are not synchronised otherwise: a rank may be in launch e + 1 while another is still in launch e.
@@ -32,6 +33,11 @@
 // Exchanges. A tensor may be cut otherwise for the caller than for the kernel ("a: shard(0) -> shard(1)"). Then it has
 // two buffers, each of the shape of a part: the kernel's, and the caller's, which is its source (an input) or its
 // result (an output). Transfers move it from one to the other, on a rank itself too.
+//
+// Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
+// order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
+// of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
+// follow each other as in the kernel.
 #pragma once
 
 #include <cstdint>
@@ -142,6 +148,13 @@ struct Addend {
   friend bool operator==(const Addend&, const Addend&) = default;
 };
 
+/// A part of a slot's walk over its tile: a piece of a streamed loop.
+struct LoopStep {
+  int piece = 0;            ///< index into Tile::pieces
+  std::vector<Wait> waits;  ///< before the piece reads anything
+  friend bool operator==(const LoopStep&, const LoopStep&) = default;
+};
+
 /// One entry of a rank's tile order. A tile that stores summands that must leave before others of its own can be added
 /// to stands in the order several times, each time keeping another part.
 struct Slot {
@@ -154,6 +167,9 @@ struct Slot {
   std::vector<Addend> addends;  ///< in the order of addition
   int own_place = 0;            ///< how many addends are added before the tile's own value
   std::vector<int> signals;     ///< indices into Plan::signals
+  /// Between `waits` and `sum_waits`: each piece of the tile once, those of the first streamed loop before those of the
+  /// second, and so on. All slots of one tile on a rank have the same order.
+  std::vector<LoopStep> steps = {};
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -170,11 +186,20 @@ struct TileAccess {
   Region region;
 };
 
+/// Consecutive iterations of a streamed loop that need the same chunks of gathered tensors.
+struct LoopPiece {
+  int loop = 0;            ///< index into KernelPart::streamed_loops
+  std::int64_t begin = 0;  ///< of the tile's iterations of that loop, numbered from 0
+  std::int64_t end = 0;
+  std::vector<TileAccess> reads;
+};
+
 /// One tile of the kernel: the same for all ranks.
 struct Tile {
   std::vector<std::int64_t> index;  ///< values of Kernel::axes
-  std::vector<TileAccess> reads;
+  std::vector<TileAccess> reads;    ///< but those in pieces
   std::vector<TileAccess> writes;
+  std::vector<LoopPiece> pieces = {};  ///< by loop, then ascending; those of a loop are all its iterations
 };
 
 /// The kernel of the operator, before and after fusion. The plan carries both texts, so that it can be run,
@@ -188,6 +213,9 @@ struct KernelPart {
   ScalarArguments arguments;  ///< same for both
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
+  /// The axes that the kernel's annotated loops walk, in the order of the loops, if any of them reads a gathered
+  /// tensor; else empty.
+  std::vector<std::string> streamed_loops;
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
   /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.
   std::vector<std::int64_t> grid = {1};
@@ -270,6 +298,16 @@ inline constexpr std::int64_t kAddsToAll = 32;  ///< that one row is for all ele
 inline constexpr std::int64_t kShift = 64;      ///< ... row's shift times this is in the sum, too
 }  // namespace slot_work
 
+/// Calls `visit(waits)` for each list of waits of a slot, in the order in which its worker performs them.
+template <typename Visitor>
+void for_each_waits_of(const Slot& slot, Visitor&& visit) {
+  visit(slot.waits);
+  for (const LoopStep& step : slot.steps) visit(step.waits);
+  visit(slot.sum_waits);
+}
+/// Whether the slot waits for anything.
+bool waits_for_anything(const Slot& slot);
+
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
   /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
@@ -280,10 +318,14 @@ struct KernelTables {
   /// past-the-last row; first and past-the-last row of `signals` to raise before the slot waits to add, or stores, and
   /// of those to raise after it has stored; first and past-the-last element, by row-major number in the reduced buffer,
   /// that the slot keeps (kept as a whole: 0 and the number of elements); and, so that the kernel need not look at most
-  /// of these, what the slot does, a sum of numbers of slot_work. A slot's signals are raised once: after it where its
-  /// worker's next slot waits for anything or there is none, else before that next slot stores, when waiting until the
-  /// stores are complete costs nothing any more.
+  /// of these, what the slot does, a sum of numbers of slot_work. In any plan, for each streamed loop 2 more columns
+  /// follow: first and past-the-last row of `steps`. A slot's signals are raised once: after it where its worker's next
+  /// slot waits for anything or there is none, else before that next slot stores, when waiting until the stores are
+  /// complete costs nothing any more.
   std::vector<std::int64_t> tiles;
+  /// Per step: first and past-the-last iteration; first and past-the-last row of `waits`. Steps of a slot that are
+  /// neighbours in the loop too are one row if the later of them waits for nothing.
+  std::vector<std::int64_t> steps;
   /// Per wait: flag slot, per_launch, threshold.
   std::vector<std::int64_t> waits;
   /// Per addend: shift, begin, end. Element e of the reduced buffer, begin <= e < end, has its summand at element

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <span>
 
 #include "syncopate/plan/knowledge.h"
@@ -265,6 +266,7 @@ class Realiser {
   void wait_before_tiles(int rank, BitSet& known_to_rank) {
     const std::vector<int>& order = order_.work[static_cast<std::size_t>(rank)];
     std::vector<BitSet> known(static_cast<std::size_t>(plan_.workers), BitSet(graph_.transfers.size()));
+    std::map<int, std::vector<int>> walks;  // by tile
     for (std::size_t s = 0; s < order.size(); ++s) {
       BitSet& known_to_worker = known[s % static_cast<std::size_t>(plan_.workers)];
       const auto w = static_cast<std::size_t>(order[s]);
@@ -279,12 +281,37 @@ class Realiser {
       Slot slot;
       slot.tile = work.tile;
       slot.kept = work.kept;
-      wait_for(work.needs, slot.waits);
+      wait_for(work.first_needs, slot.waits);
+      const auto [walk, is_first] = walks.try_emplace(work.tile);
+      if (is_first) walk->second = walk_order(work, known_to_worker);
+      for (const int piece : walk->second) {
+        slot.steps.push_back({piece, {}});
+        wait_for(work.piece_needs[static_cast<std::size_t>(piece)], slot.steps.back().waits);
+      }
       wait_for(work.sums, slot.sum_waits);
       for (const int n : work.sums) add_summand(work, n, rank, slot);
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
       program(rank).slots.push_back(std::move(slot));
     }
+  }
+
+  /// The pieces of a tile loop by loop, those of a loop by the estimated arrival of the last chunk that each needs. If
+  /// nothing that a loop needs is still to come, the worker walks it in the kernel's own order.
+  std::vector<int> walk_order(const Work& work, const BitSet& known) const {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(work.tile)].pieces;
+    std::vector<std::pair<int, std::int64_t>> moments;  // loop, arrival
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      std::int64_t arrival = 0;
+      for (const int n : work.piece_needs[p])
+        if (!known.contains(n)) arrival = std::max(arrival, node(n).arrival);
+      moments.emplace_back(pieces[p].loop, arrival);
+    }
+    std::vector<int> order(pieces.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return moments[static_cast<std::size_t>(a)] < moments[static_cast<std::size_t>(b)];
+    });
+    return order;
   }
 
   void add_summand(const Work& work, int n, int rank, Slot& slot) const {

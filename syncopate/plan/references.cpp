@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace syncopate {
@@ -138,6 +139,13 @@ class Checker {
     for (const auto* accesses : {&plan_.tiles[tile].reads, &plan_.tiles[tile].writes}) {
       for (const TileAccess& access : *accesses) check_box(access.buffer, access.region, where);
     }
+    for (const LoopPiece& piece : plan_.tiles[tile].pieces) {
+      expect(in(piece.loop, plan_.kernel.streamed_loops.size()),
+             fmt::format("{} has a piece of loop {} of {}", where, piece.loop, plan_.kernel.streamed_loops.size()));
+      expect(piece.begin >= 0 && piece.begin < piece.end,
+             fmt::format("{} has a piece of iterations {} to {}", where, piece.begin, piece.end));
+      for (const TileAccess& access : piece.reads) check_box(access.buffer, access.region, where);
+    }
   }
 
   void check_waits(const std::vector<Wait>& waits, int rank, const std::string& where) {
@@ -158,9 +166,30 @@ class Checker {
              fmt::format("{} raises signal {} of {}", where, signal, plan_.signals.size()));
   }
 
+  void check_steps(const Slot& slot, int rank) {
+    if (problem_) return;
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const LoopStep& step : slot.steps) {
+      check_waits(step.waits, rank, "a step of a tile");
+      expect(in(step.piece, pieces.size()) && !walked[static_cast<std::size_t>(step.piece)],
+             fmt::format("a tile of rank {} walks piece {} of {}, or does so twice", rank, step.piece, pieces.size()));
+      if (problem_) return;
+      walked[static_cast<std::size_t>(step.piece)] = true;
+      const int next = pieces[static_cast<std::size_t>(step.piece)].loop;
+      expect(next >= loop,
+             fmt::format("a tile of rank {} walks a piece of loop {} after one of loop {}", rank, next, loop));
+      loop = next;
+    }
+    expect(slot.steps.size() == pieces.size(),
+           fmt::format("a tile of rank {} walks {} of its {} pieces", rank, slot.steps.size(), pieces.size()));
+  }
+
   void check_slot(const Slot& slot, int rank) {
     check_waits(slot.waits, rank, "a tile");
     check_waits(slot.sum_waits, rank, "a tile");
+    check_steps(slot, rank);
     check_raises(slot.signals, "a tile");
     if (problem_) return;
     const int reduced = reduced_buffer(plan_);
@@ -189,10 +218,15 @@ class Checker {
     check_raises(program.start_signals, "a caller");
     check_raises(program.completion_signals, "a caller");
     check_waits(program.completion_waits, rank, "the caller");
+    std::map<int, const Slot*> first;
     for (const Slot& slot : program.slots) {
       expect(in(slot.tile, plan_.tiles.size()),
              fmt::format("rank {} runs tile {} of {}", rank, slot.tile, plan_.tiles.size()));
       check_slot(slot, rank);
+      const Slot& other = *first.try_emplace(slot.tile, &slot).first->second;
+      expect(std::equal(slot.steps.begin(), slot.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const LoopStep& a, const LoopStep& b) { return a.piece == b.piece; }),
+             fmt::format("rank {} walks the pieces of tile {} in two orders", rank, slot.tile));
     }
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {

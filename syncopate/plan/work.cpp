@@ -138,10 +138,10 @@ class WorkMaker {
     return rows;
   }
 
-  std::vector<int> needs_of(const Tile& tile) const {
+  std::vector<int> needs_of(const std::vector<TileAccess>& reads) const {
     std::vector<int> needs;
     for (const int n : gathering_) {
-      const bool needed = std::any_of(tile.reads.begin(), tile.reads.end(), [&](const TileAccess& read) {
+      const bool needed = std::any_of(reads.begin(), reads.end(), [&](const TileAccess& read) {
         return read.buffer == node(n).destination_buffer && read.region.overlaps(node(n).destination_region);
       });
       if (needed) needs.push_back(n);
@@ -165,7 +165,13 @@ class WorkMaker {
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(index)];
     Work whole;
     whole.tile = index;
-    whole.needs = needs_of(tile);
+    whole.first_needs = needs_of(tile.reads);
+    whole.needs = whole.first_needs;
+    for (const LoopPiece& piece : tile.pieces) {
+      const std::vector<int>& needs = whole.piece_needs.emplace_back(needs_of(piece.reads));
+      whole.needs.insert(whole.needs.end(), needs.begin(), needs.end());
+    }
+    make_unique(whole.needs, [](int n) { return n; });
     whole.feeds = feeds_of(tile);
     if (reduced_ >= 0) whole.rows = stored_rows(tile);
     const std::vector<std::vector<std::size_t>> groups =

@@ -164,11 +164,7 @@ class CoverageCheck {
     const TileAccess& access = index_.reads()[static_cast<std::size_t>(read)];
     check_arrives(rank, access.buffer, access.region, [&](const Region& hole) {
       int tile = 0;
-      const auto reads_it = [&](int t) {
-        const std::vector<int>& ids = index_.reads_of(t);
-        return std::find(ids.begin(), ids.end(), read) != ids.end();
-      };
-      while (!reads_it(tile)) ++tile;
+      while (!index_.is_read_by(read, tile)) ++tile;
       return fmt::format("{} on rank {} reads {}, but {} is neither put there by the caller nor brought by a transfer",
                          describe_tile(plan_, tile), rank, where(access.buffer, access.region),
                          where(access.buffer, hole));

@@ -30,6 +30,13 @@ std::string describe_slot(const Plan& plan, int slot) {
   return fmt::format("slot {}, worker {}", slot, slot % plan.workers);
 }
 
+std::string describe_step(const Plan& plan, const Slot& slot, std::size_t step) {
+  const Tile& tile = plan.tiles[static_cast<std::size_t>(slot.tile)];
+  const LoopPiece& piece = tile.pieces[static_cast<std::size_t>(slot.steps[step].piece)];
+  return fmt::format("walks iterations {} to {} of loop {}", piece.begin, piece.end,
+                     plan.kernel.streamed_loops[static_cast<std::size_t>(piece.loop)]);
+}
+
 std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits) {
   if (waits.empty()) return "nothing";
   std::string text;

@@ -284,6 +284,29 @@ class FormCheck {
                 plan_.kernel.extents[a]);
       require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
       if (!accesses_are_good(tile, tile.reads) || !accesses_are_good(tile, tile.writes)) return false;
+      if (!pieces_are_good(tile)) return false;
+    }
+    return true;
+  }
+
+  /// The pieces of a loop follow each other without a gap, from its first iteration.
+  bool pieces_are_good(const Tile& tile) {
+    const auto name = [&] { return describe(tile); };
+    int loop = -1;
+    std::int64_t end = 0;
+    for (const LoopPiece& piece : tile.pieces) {
+      if (!require(in_range(piece.loop, plan_.kernel.streamed_loops) && piece.loop >= loop,
+                   "{} has a piece of loop number {} of {} behind one of loop number {}", name, piece.loop,
+                   plan_.kernel.streamed_loops.size(), loop))
+        return false;
+      if (piece.loop != loop) end = 0;
+      if (!require(piece.begin == end && piece.end > piece.begin,
+                   "{}: a piece of loop {} holds iterations {} to {}, and the one before it ends at {}", name,
+                   plan_.kernel.streamed_loops[static_cast<std::size_t>(piece.loop)], piece.begin, piece.end, end))
+        return false;
+      loop = piece.loop;
+      end = piece.end;
+      if (!accesses_are_good(tile, piece.reads)) return false;
     }
     return true;
   }
@@ -461,6 +484,7 @@ class FormCheck {
   void check_slots(int rank, const std::vector<Slot>& slots) {
     std::vector<int> times(plan_.tiles.size(), 0);
     std::vector<int> cut(plan_.tiles.size(), 0);
+    std::vector<const Slot*> first(plan_.tiles.size(), nullptr);
     for (std::size_t s = 0; s < slots.size(); ++s) {
       const Slot& slot = slots[s];
       const auto name = [&] { return fmt::format("slot {} of rank {}", s, rank); };
@@ -474,6 +498,10 @@ class FormCheck {
       if (!require(in_range(slot.tile, plan_.tiles), "{} is for tile number {} of {}", name, slot.tile,
                    plan_.tiles.size()))
         continue;
+      check_steps(rank, slot, name);
+      const Slot*& other = first[static_cast<std::size_t>(slot.tile)];
+      if (other == nullptr) other = &slot;
+      require(walk_alike(*other, slot), "{} walks the pieces of its tile in another order than an earlier slot", name);
       ++times[static_cast<std::size_t>(slot.tile)];
       if (slot.kept.dimensions() > 0) ++cut[static_cast<std::size_t>(slot.tile)];
     }
@@ -482,6 +510,32 @@ class FormCheck {
       require(
           times[t] == 1 || (times[t] > 0 && cut[t] == times[t]), "rank {} computes {} {} times", rank,
           [&] { return describe(plan_.tiles[t]); }, times[t]);
+  }
+
+  static bool walk_alike(const Slot& a, const Slot& b) {
+    return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                      [](const LoopStep& one, const LoopStep& other) { return one.piece == other.piece; });
+  }
+
+  /// Every piece once, those of earlier loops before those of later ones.
+  template <typename Owner>
+  void check_steps(int rank, const Slot& slot, Owner&& name) {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const LoopStep& step : slot.steps) {
+      check_waits(rank, step.waits, name);
+      if (!require(in_range(step.piece, pieces), "{} walks piece number {} of {}", name, step.piece, pieces.size()))
+        return;
+      const auto piece = static_cast<std::size_t>(step.piece);
+      if (!require(!walked[piece], "{} walks piece number {} twice", name, step.piece)) return;
+      walked[piece] = true;
+      require(pieces[piece].loop >= loop, "{} walks a piece of loop number {} behind one of loop number {}", name,
+              pieces[piece].loop, loop);
+      loop = pieces[piece].loop;
+    }
+    require(slot.steps.size() == pieces.size(), "{} walks {} of the {} pieces of its tile", name, slot.steps.size(),
+            pieces.size());
   }
 
   template <typename Owner>
@@ -539,8 +593,8 @@ class FormCheck {
       "form",
       "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
       "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to its staging "
-      "buffer, from or to the rank of their queue, every rank "
-      "has every tile once, or cut, every sum has an order that names each rank once, every signal has a place "
+      "buffer, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks each piece "
+      "of its tile once, every sum has an order that names each rank once, every signal has a place "
       "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;
   int staging_ = -1;

@@ -117,7 +117,7 @@ class ReadCheck {
             describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
             describe_region(plan_, index_.staging(), arrival.part),
             describe_region(plan_, index_.reduced(), Summands::added_to(reading, arrival.part)), rank,
-            describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), true)),
+            describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), 0, true)),
             describe_event(index_, moved), raises_of(index_, moved));
       });
     }
@@ -126,41 +126,55 @@ class ReadCheck {
   void check_tiles(int rank) {
     std::vector<std::vector<Source>> sources;
     for (const TileAccess& read : index_.reads()) sources.push_back(sources_of(index_, rank, read.buffer, read.region));
-    const auto at_reads = [&](int slot, const Order::Clock& clock) {
-      for (const int read : index_.reads_of(index_.slot(rank, slot).tile))
+    const auto check = [&](const std::vector<int>& reads, int slot, std::size_t steps, const Order::Clock& clock) {
+      for (const int read : reads)
         for (const Source& source : sources[static_cast<std::size_t>(read)])
-          check_tile(rank, static_cast<std::size_t>(slot), index_.reads()[static_cast<std::size_t>(read)], source,
-                     clock);
+          check_tile(rank, static_cast<std::size_t>(slot), steps, index_.reads()[static_cast<std::size_t>(read)],
+                     source, clock);
+    };
+    const auto at_reads = [&](int slot, const Order::Clock& clock) {
+      check(index_.reads_of(index_.slot(rank, slot).tile), slot, 0, clock);
+    };
+    const auto at_step = [&](int number, std::size_t step, const Order::Clock& clock) {
+      const Slot& slot = index_.slot(rank, number);
+      check(index_.reads_of_piece(slot.tile, slot.steps[step].piece), number, step + 1, clock);
     };
     for (int worker = 0; worker < index_.workers_of(rank); ++worker)
-      order_.walk_worker(rank, worker, 1, at_reads, [](int, const Order::Clock&) {});
+      order_.walk_worker(rank, worker, 1, at_reads, at_step, [](int, const Order::Clock&) {});
   }
 
-  void check_tile(int rank, std::size_t slot, const TileAccess& read, const Source& source, const Order::Clock& clock) {
+  /// What a tile reads once it has come to `steps` of its steps.
+  void check_tile(int rank, std::size_t slot, std::size_t steps, const TileAccess& read, const Source& source,
+                  const Order::Clock& clock) {
     ++tile_parts_;
     const Event filled = filling_event(index_, rank, source);
     claim_.check(order_.known(clock, {filled, 1}), [&] {
       const auto number = static_cast<int>(slot);
       return fmt::format(
           "{} on rank {} ({}) may read {} before it is there. Order of events: 1. rank {} starts the launch; 2. the "
-          "worker, which has waited for {}, runs the tile, which reads {}; 3. only then comes {}, which brings {} and "
-          "{}",
+          "worker, which has waited for {}, {}, which reads {}; 3. only then comes {}, which brings {} and {}",
           describe_tile(plan_, index_.program(rank).slots[slot].tile), rank, describe_slot(plan_, number),
           describe_region(plan_, read.buffer, source.region), rank,
-          describe_waits(plan_, waits_until(rank, slot, false)), describe_region(plan_, read.buffer, read.region),
-          describe_event(index_, filled), describe_region(plan_, read.buffer, source.region),
-          raises_of(index_, filled));
+          describe_waits(plan_, waits_until(rank, slot, steps, false)),
+          steps == 0 ? "runs the tile" : describe_step(plan_, index_.slot(rank, number), steps - 1),
+          describe_region(plan_, read.buffer, read.region), describe_event(index_, filled),
+          describe_region(plan_, read.buffer, source.region), raises_of(index_, filled));
     });
   }
 
-  /// All that the worker of `slot` has waited for, up to and including the slot, until it reads or until it adds.
-  std::vector<Wait> waits_until(int rank, std::size_t slot, bool adds) const {
+  /// All that the worker of `slot` has waited for, up to and including the slot, until it has come to so many of its
+  /// steps, or until it adds.
+  std::vector<Wait> waits_until(int rank, std::size_t slot, std::size_t steps, bool adds) const {
     const std::vector<Slot>& slots = index_.program(rank).slots;
     const auto workers = static_cast<std::size_t>(plan_.workers);
     std::vector<Wait> waits;
     for (std::size_t s = slot % workers; s <= slot; s += workers) {
-      waits.insert(waits.end(), slots[s].waits.begin(), slots[s].waits.end());
-      if (s < slot || adds) waits.insert(waits.end(), slots[s].sum_waits.begin(), slots[s].sum_waits.end());
+      std::size_t lists = s < slot || adds ? slots[s].steps.size() + 2 : steps + 1;
+      for_each_waits_of(slots[s], [&](const std::vector<Wait>& list) {
+        if (lists == 0) return;
+        --lists;
+        waits.insert(waits.end(), list.begin(), list.end());
+      });
     }
     return waits;
   }
@@ -220,11 +234,7 @@ class OverwriteCheck {
       const auto& slots = index_.program(view.rank).slots;
       const int number = static_cast<int>(read - reads.begin());
       std::size_t slot = slots.size() - 1;  // the last reader is the likeliest victim
-      const auto reads_it = [&](int tile) {
-        const std::vector<int>& ids = index_.reads_of(tile);
-        return std::find(ids.begin(), ids.end(), number) != ids.end();
-      };
-      while (!reads_it(slots[slot].tile)) --slot;
+      while (!index_.is_read_by(number, slots[slot].tile)) --slot;
       return fmt::format(
           "{} may overwrite {} while rank {} still reads it. Order of events: 1. {} on rank {} ({}) begins in launch "
           "e; "

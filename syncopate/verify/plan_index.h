@@ -82,9 +82,14 @@ class PlanIndex {
   template <typename Visitor>
   void for_each_wait(Visitor&& visit) const;
 
-  /// The different regions that tiles read, and per tile which of them.
+  /// The different regions that tiles read, and which of them a tile reads outside of its pieces, and in each piece.
   const std::vector<TileAccess>& reads() const { return reads_; }
-  const std::vector<int>& reads_of(int tile) const { return reads_of_[static_cast<std::size_t>(tile)]; }
+  const std::vector<int>& reads_of(int tile) const { return reads_of_[static_cast<std::size_t>(tile)].front(); }
+  const std::vector<int>& reads_of_piece(int tile, int piece) const {
+    return reads_of_[static_cast<std::size_t>(tile)][static_cast<std::size_t>(piece) + 1];
+  }
+  /// Whether the tile reads it at all.
+  bool is_read_by(int read, int tile) const;
 
  private:
   void number_transfers();
@@ -108,7 +113,7 @@ class PlanIndex {
   std::vector<std::vector<Raise>> raises_;
   std::vector<bool> waited_for_;
   std::vector<TileAccess> reads_;
-  std::vector<std::vector<int>> reads_of_;
+  std::vector<std::vector<std::vector<int>>> reads_of_;  // [tile][0: outside of pieces, then pieces]
 };
 
 template <typename Visitor>
@@ -116,10 +121,9 @@ void PlanIndex::for_each_wait(Visitor&& visit) const {
   for (const RankProgram& program : plan_->programs) {
     for (const Queue& queue : program.queues)
       for (const Transfer& moved : queue.transfers) std::for_each(moved.waits.begin(), moved.waits.end(), visit);
-    for (const Slot& slot : program.slots) {
-      std::for_each(slot.waits.begin(), slot.waits.end(), visit);
-      std::for_each(slot.sum_waits.begin(), slot.sum_waits.end(), visit);
-    }
+    for (const Slot& slot : program.slots)
+      for_each_waits_of(slot,
+                        [&](const std::vector<Wait>& waits) { std::for_each(waits.begin(), waits.end(), visit); });
     std::for_each(program.completion_waits.begin(), program.completion_waits.end(), visit);
   }
 }

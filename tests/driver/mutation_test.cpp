@@ -111,6 +111,58 @@ std::vector<Family> families() {
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),
                          [](const auto& test) { return test.param.name(); });
 
+/// A product gathered along its inner dimension: tiles wait between the pieces of their loop.
+struct Stream {
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  int k = 40;        ///< shards end inside blocks of 16
+  bool sum = false;  ///< c is reduced besides
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (sum ? "_sum" : "");
+  }
+};
+void PrintTo(const Stream& stream, std::ostream* out) { *out << stream.name(); }
+
+Plan compiled(const Stream& stream) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(stream.ranks)},
+                                     {"kernel.args.M", "28"},
+                                     {"kernel.args.N", "16"},
+                                     {"kernel.args.K", std::to_string(stream.k)},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"}};
+  for (const char* tensor : {"communicate.a.", "communicate.b."})
+    overrides.insert(overrides.end(), {{std::string(tensor) + "algorithm", stream.algorithm},
+                                       {std::string(tensor) + "initiator", stream.initiator},
+                                       {std::string(tensor) + "split", "1"}});
+  if (stream.sum)
+    overrides.insert(overrides.end(), {{"tensors.c.inside", "\"partial(sum)\""}, {"tensors.c.after", "\"shard(0)\""}});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm_k.toml", overrides);
+}
+
+class StreamMutations : public ::testing::TestWithParam<Stream> {};
+
+TEST_P(StreamMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_EQ(plan.kernel.streamed_loops.size(), 1u);
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  if (!GetParam().sum) return;
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan))
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, StreamMutations,
+                         ::testing::Values(Stream{"direct", "push", 2}, Stream{"direct", "push", 3, 96},
+                                           Stream{"direct", "pull", 3}, Stream{"ring", "push", 3},
+                                           Stream{"ring", "pull", 2}, Stream{"bidirectional_ring", "push", 3},
+                                           Stream{"direct", "push", 2, 32, true}),
+                         [](const auto& test) { return test.param.name(); });
+
 struct Producer {
   std::string algorithm;
   std::string initiator;

@@ -630,8 +630,8 @@ TEST(EmitSum, TilesThatWaitAreNotBegunBeforeTheOneBeforeIsStored) {
   };
   const std::string all = loop + ", " + options + "):\n";
   EXPECT_THAT(unbroken(emit_fused(kernel, "c").text), HasSubstr(all));
-  EXPECT_THAT(unbroken(emit_fused(kernel, "", true).text), HasSubstr(all));
-  const std::string text = unbroken(emit_fused(kernel, "c", true).text);
+  EXPECT_THAT(unbroken(emit_fused(kernel, "", {true}).text), HasSubstr(all));
+  const std::string text = unbroken(emit_fused(kernel, "c", {true}).text);
   EXPECT_THAT(text, HasSubstr(loop + ", loop_unroll_factor=2, disallow_acc_multi_buffer=True):\n"));
   const std::string other = unbroken(emit_fused(kernel, "c").text);
   EXPECT_EQ(text.substr(text.find("):\n", text.find(loop))), other.substr(other.find("):\n", other.find(loop))));

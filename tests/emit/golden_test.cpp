@@ -28,8 +28,8 @@ class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced, false,
-                      GetParam().sent);
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+                      {false, false, GetParam().sent});
   }
 };
 

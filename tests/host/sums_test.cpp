@@ -107,7 +107,8 @@ TEST(Sums, UnfusedMeaningRoundsEachSummand) {
   const RunReport report = run_on_cpu_ranks(plan, {.inputs = InputKind::reals});
   ASSERT_EQ(report.outcome, Outcome::right) << report.message;
   std::vector<std::vector<Bytes>> unfused;
-  for (const std::vector<Bytes>& inputs : report.last.inputs) unfused.push_back(run_unfused(plan, inputs));
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    unfused.push_back(run_unfused(plan, rank, report.last.inputs[static_cast<std::size_t>(rank)]));
   EXPECT_EQ(unfused[0][kC].size(), 24U * 8 * 2) << "the whole summand";
   EXPECT_TRUE(unfused[0][3].empty()) << "no staging";
   const auto expected = operator_outputs(plan, unfused);

@@ -50,6 +50,7 @@ class Mutator {
     for (const Place& at : places_) drop_or_duplicate(at);
     reorder_tiles();
     change_workers();
+    change_walks();
     return std::move(mutants_);
   }
 
@@ -80,6 +81,10 @@ class Mutator {
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].waits; });
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
+        for (std::size_t i = 0; i < plan_.programs[rank].slots[s].steps.size(); ++i)
+          visit(fmt::format("step {} of slot {} of rank {}", i, s, rank),
+                [rank, s, i](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].steps[i].waits; });
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("the addition in slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].sum_waits; });
@@ -307,6 +312,36 @@ class Mutator {
     add("change workers", "one worker more", true, [](Plan& plan) { ++plan.workers; });
   }
 
+  void change_walks() {
+    for (std::size_t rank = 0; rank < plan_.programs.size(); ++rank)
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s) change_walk(rank, s);
+  }
+
+  void change_walk(std::size_t rank, std::size_t slot) {
+    const auto steps_of = [rank, slot](Plan& plan) -> std::vector<LoopStep>& {
+      return plan.programs[rank].slots[slot].steps;
+    };
+    const Slot& about = plan_.programs[rank].slots[slot];
+    for (std::size_t i = 0; i < about.steps.size(); ++i) {
+      const std::string name = fmt::format("step {} of slot {} of rank {}", i, slot, rank);
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      add("drop step", name + " is left out", false,
+          [=](Plan& plan) { steps_of(plan).erase(steps_of(plan).begin() + at); });
+      add("repeat step", name + " comes twice", false,
+          [=](Plan& plan) { steps_of(plan).insert(steps_of(plan).begin() + at, LoopStep(steps_of(plan)[i])); });
+      if (i + 1 == about.steps.size()) continue;
+      if (!about.steps[i].waits.empty())
+        add("late wait", name + " leaves its waits to the next one", false, [=](Plan& plan) {
+          std::vector<LoopStep>& steps = steps_of(plan);
+          std::vector<Wait>& next = steps[i + 1].waits;
+          next.insert(next.begin(), steps[i].waits.begin(), steps[i].waits.end());
+          steps[i].waits.clear();
+        });
+      add("swap steps", name + " and the next one change places, not their waits", true,
+          [=](Plan& plan) { std::swap(steps_of(plan)[i].piece, steps_of(plan)[i + 1].piece); });
+    }
+  }
+
   const Plan& plan_;
   std::vector<Place> places_;
   std::vector<Mutant> mutants_;
@@ -320,7 +355,8 @@ const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
       "drop wait",          "drop raise",    "lower threshold", "lower count",  "swap transfers", "swap chunks",
       "swap signals",       "reorder queue", "shift chunk",     "shrink chunk", "retarget",       "drop transfer",
-      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers"};
+      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers", "drop step",
+      "repeat step",        "late wait",     "swap steps"};
   return kKinds;
 }
 
