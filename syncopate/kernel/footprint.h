@@ -69,6 +69,8 @@ struct TileSpace {
   /// Parameters of which loaded data decide what a tile reads, and where: such a load counts as one of the whole
   /// tensor.
   std::map<std::string, SourceLocation> reads_by_data;
+  /// Where a parameter is first read, if it is.
+  std::map<std::string, SourceLocation> first_reads;
   /// The parameter that only says by how many tiles a persistent program advances (NUM_SMS), or "". One program that
   /// advances by 1 walks all tiles, so the analysis takes it as 1.
   std::string step_parameter;

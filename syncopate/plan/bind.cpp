@@ -264,7 +264,7 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
 void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, int ranks, const SourceFile& file) {
   const SourceLocation where{file.name(), 1, 1};
   if (schedule.ranks() != ranks)
-    throw UserError(where, fmt::format("a schedule for {} ranks", schedule.ranks()),
+    throw UserError(where, fmt::format("a schedule for {}", count_of(schedule.ranks(), "rank")),
                     fmt::format("the operator has {}", ranks));
   if (schedule.tensors.size() != 1 || schedule.tensors[0].name != tensor.name)
     throw UserError(where, fmt::format("the schedule is not about the tensor '{}'", tensor.name),
@@ -279,19 +279,30 @@ void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, 
                                 syncopate::name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string()));
 }
 
-/// Chunks that are added are whole rows, so that they are contiguous; and only where every rank is to have the sum may
-/// it be moved without adding it.
-void check_reducing(const Schedule& schedule, bool distributes, const SourceFile& file) {
+/// Only additions can be carried out by tiles; where every rank is to have the sum (`distributes`), it is moved on
+/// without being added. Without the word a summand takes the place of another: said before the schedule's meaning is
+/// computed, which would tell of the consequences.
+void check_reductions_stated(const Schedule& schedule, bool distributes, const SourceFile& file) {
+  if (distributes) return;
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list) {
+      const auto* p2p = std::get_if<P2P>(&op.action);
+      if (p2p == nullptr || p2p->reduction == Reduction::sum) continue;
+      const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)];
+      throw UserError(file.locate(op.offset),
+                      fmt::format("it moves a summand of '{}' without adding it, which is not fused yet",
+                                  schedule.tensors[static_cast<std::size_t>(chunk.tensor)].name),
+                      "give it \"reduce\": \"sum\"");
+    }
+}
+
+/// Chunks that are added are whole rows, so that they are contiguous.
+void check_whole_rows(const Schedule& schedule, const SourceFile& file) {
   for (const auto& list : schedule.operators)
     for (const Operator& op : list) {
       const auto& p2p = std::get<P2P>(op.action);
       const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(p2p.source_chunk)];
       const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
-      if (p2p.reduction != Reduction::sum && !distributes)
-        throw UserError(
-            file.locate(op.offset),
-            fmt::format("it moves a summand of '{}' without adding it, which is not fused yet", tensor.name),
-            "give it \"reduce\": \"sum\"");
       Region rows = Region::whole(tensor.shape);
       rows[0] = chunk.region[0];
       if (!(chunk.region == rows))
@@ -322,17 +333,22 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
     options.chunk_major = communication.memory_budget.has_value();
     Schedule schedule = make_collective(logical, statement.ranks, options, communication.split_where);
     check_sends_what_it_keeps(schedule, tensor.name, communication.split_where);
-    check_transfer_count(operator_count(schedule));
+    check_transfer_count(operator_count(schedule), communication.split_where);
     check_meaning(schedule);
     return schedule;
   }
   const auto file = SourceFile::read(communication.schedule_file);
   Schedule schedule = parse_schedule(*file);
   check_file_schedule(schedule, logical, statement.ranks, *file);
+  const bool distributes = role.collective == CollectiveType::all_reduce;
+  if (role.reduced()) check_reductions_stated(schedule, distributes, *file);
   check_meaning(schedule, file.get());
   Schedule opened = expand_collectives(schedule, {}, file.get());
   check_sends_what_it_keeps(opened, tensor.name, {file->name(), 1, 1});
-  if (role.reduced()) check_reducing(opened, role.collective == CollectiveType::all_reduce, *file);
+  if (role.reduced()) {
+    check_reductions_stated(opened, distributes, *file);
+    check_whole_rows(opened, *file);
+  }
   return opened;
 }
 
@@ -414,7 +430,8 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
   const bool read =
       is_accessed(space, tensor.parameter, &ParameterAccess::reads) || is_streamed(space, tensor.parameter);
   if (role.written && read)
-    throw UserError(tensor.where, fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
+    throw UserError(space.first_reads.at(tensor.parameter),
+                    fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
   role.collective = role.written ? output_collective(tensor) : input_collective(tensor);
   return role;
@@ -422,6 +439,13 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
 
 /// Of an input that arrives while the kernel runs. `arrives`: "is gathered".
 void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::string_view arrives) {
+  const auto by_data = space.reads_by_data.find(tensor.parameter);
+  if (by_data != space.reads_by_data.end())
+    throw UserError(by_data->second,
+                    fmt::format("tensor '{}' {} while the kernel runs, but data decide what this reads of it",
+                                tensor.name, arrives),
+                    "which elements of a communicated tensor a tile reads must follow from its indices and the "
+                    "arguments; give every rank all of this one beforehand");
   if (ignores_tile_indices(space, tensor.parameter))
     throw UserError(
         tensor.where,
@@ -531,6 +555,11 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
                                       ? fmt::format("{} of {}", tensor.inside.to_string(), tensor.name)
                                       : tensor.name,
                                   inside_shape(tensor, statement.ranks), tensor.dtype};
+  const bool persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
+  if (persistent && statement.grid > 0)
+    throw UserError(statement.grid_where,
+                    fmt::format("kernel '{}' is persistent, and needs no grid", statement.kernel_function),
+                    "remove it: [launch] workers says how many programs of it run");
   const std::set<std::string> gathered = gathered_parameters(statement);
   const bool streams = !gathered.empty() && !kernel.streamed_loops().empty();
   TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid, streams);
@@ -553,7 +582,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.kernel.grid = space.grid;
   plan.kernel.warps = statement.warps;
   plan.kernel.stages = statement.stages;
-  plan.kernel.persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
+  plan.kernel.persistent = persistent;
 
   for (const Parameter& parameter : kernel.function().parameters)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))

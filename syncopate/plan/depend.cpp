@@ -210,9 +210,9 @@ void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
 
 }  // namespace
 
-void check_transfer_count(std::size_t count) {
+void check_transfer_count(std::size_t count, const SourceLocation& where) {
   if (count > kMostTransfers)
-    throw UserError({}, fmt::format("the operator needs {} transfers", count),
+    throw UserError(where, fmt::format("the operator needs {} transfers", count),
                     fmt::format("plans hold at most {}: use fewer ranks or a smaller split", kMostTransfers));
 }
 
@@ -224,8 +224,8 @@ DependenceGraph depend(const BoundOperator& bound) {
   for (const CommunicatedTensor& communicated : bound.communicated) {
     count += operator_count(communicated.schedule);
     for (const std::vector<Region>& parts : communicated.own_parts) count += parts.size();
+    check_transfer_count(count, communicated.where);
   }
-  check_transfer_count(count);
   for (std::size_t s = 0; s < bound.communicated.size(); ++s) ScheduleAdder(graph, bound, static_cast<int>(s)).run();
   for (int rank = 0; rank < bound.plan.ranks; ++rank) graph.work.push_back(make_work(bound, graph, rank));
   join(graph);

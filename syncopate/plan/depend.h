@@ -71,7 +71,7 @@ struct DependenceGraph {
 /// order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
 
-/// Throws UserError if there are more transfers than reachability is kept for.
-void check_transfer_count(std::size_t count);
+/// Throws UserError, there, if there are more transfers than reachability is kept for.
+void check_transfer_count(std::size_t count, const SourceLocation& where);
 
 }  // namespace syncopate

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "syncopate/core/text.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/describe.h"
 
@@ -64,10 +65,11 @@ class Machine {
       return agent.kind == Agent::Kind::caller && agent.launch < kLaunches;
     });
     claim.check(stuck == agents_.end(), [&] { return describe_deadlock(stuck->rank); });
-    execution.theorem = claim.conclude(
-        fmt::format("all {} steps of {} ranks in {} launches were taken, {} waits satisfied; a step that is possible "
-                    "stays possible, so every other order ends as well",
-                    steps_taken_, index_.ranks(), kLaunches, waits_satisfied_));
+    execution.theorem =
+        claim.conclude(fmt::format("all {} of {} in {} launches were taken, {} satisfied; a step that is possible "
+                                   "stays possible, so every other order ends as well",
+                                   count_of(steps_taken_, "step"), count_of(index_.ranks(), "rank"), kLaunches,
+                                   count_of(waits_satisfied_, "wait")));
     execution.steps = std::move(steps_);
     return execution;
   }
