@@ -124,11 +124,11 @@ class Plan:
         return f"<syncopate.Plan {self.operator} on {self.ranks} rank{'s' if self.ranks != 1 else ''}>"
 
     def buffer(self, name):
-        """The Buffer of that name. Raises KeyError."""
+        """The Buffer of that name. Raises Error, with the names that there are."""
         for buffer in self.buffers:
             if buffer.name == name:
                 return buffer
-        raise KeyError(name)
+        raise Error(f"the plan has no buffer {name!r}; known: {', '.join(buffer.name for buffer in self.buffers)}")
 
     def json(self):
         """The plan as text, which parse() reads: same plan, same text."""
@@ -209,9 +209,20 @@ def _toml(value):
     raise TypeError(f"a setting cannot be a {type(value).__name__}: {value!r}")
 
 
+def _path(path):
+    """A path as bytes, for C, which would take it to end at a zero byte."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise Error(f"there is a zero byte in the path {os.fspath(path)!r}; remove it")
+    return encoded
+
+
 def compile(operator_file, settings=None):
     """Compiles an operator file (.toml). `settings` maps dotted keys to values that override the file's:
     {"ranks": 8, "kernel.args.M": 8192, "communicate.a.algorithm": "ring"}. Raises Error with the place of a mistake."""
+    path = _path(operator_file)
+    if path.endswith(b".json"):
+        raise Error(f"{os.fsdecode(path)}: this is a plan, not an operator file; read it with syncopate.load()")
     settings = {} if settings is None else settings
     if not isinstance(settings, collections.abc.Mapping):
         raise TypeError(f"settings is a {type(settings).__name__}; use a dict, such as {{'ranks': 2}}")
@@ -222,14 +233,17 @@ def compile(operator_file, settings=None):
     for override, (key, value) in zip(overrides, settings.items()):
         override.key, override.value = key.encode(), _toml(value).encode()
     handle = ctypes.c_void_p()
-    _library.call("plan_compile", os.fsencode(operator_file), overrides, len(settings), ctypes.byref(handle))
+    _library.call("plan_compile", path, overrides, len(settings), ctypes.byref(handle))
     return Plan(handle)
 
 
 def load(path):
     """Reads a plan from a file (.json)."""
+    path = _path(path)
+    if path.endswith(b".toml"):
+        raise Error(f"{os.fsdecode(path)}: this is an operator file, not a plan; compile it with syncopate.compile()")
     handle = ctypes.c_void_p()
-    _library.call("plan_load", os.fsencode(path), ctypes.byref(handle))
+    _library.call("plan_load", path, ctypes.byref(handle))
     return Plan(handle)
 
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <chrono>
@@ -18,6 +19,7 @@
 
 #include "syncopate/cli/schedule_command.h"
 #include "syncopate/core/files.h"
+#include "syncopate/core/text.h"
 #include "syncopate/cuda/doctor.h"
 #include "syncopate/cuda/profile.h"
 #include "syncopate/cuda/run.h"
@@ -38,14 +40,16 @@ void end_on_signal(int) {
   ::_exit(130);
 }
 
-/// Holds SIGINT and SIGTERM back during its life.
+/// What ends the program: Ctrl-C, a request, a terminal that closes.
+constexpr std::array<int, 3> kEndingSignals = {SIGINT, SIGTERM, SIGHUP};
+
+/// Holds them back during its life.
 class SignalsHeld {
  public:
   SignalsHeld() {
     sigset_t held;
     sigemptyset(&held);
-    sigaddset(&held, SIGINT);
-    sigaddset(&held, SIGTERM);
+    for (const int signal : kEndingSignals) sigaddset(&held, signal);
     sigprocmask(SIG_BLOCK, &held, &before_);
   }
   SignalsHeld(const SignalsHeld&) = delete;
@@ -87,7 +91,49 @@ std::vector<Override> overrides_of(const Options& options) {
   return overrides;
 }
 
-Plan load(const Options& options) { return load_plan(options.path, overrides_of(options)); }
+/// Progress on a terminal only, on a line that erases itself.
+class ProgressLine {
+ public:
+  ProgressLine() = default;
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+  ~ProgressLine() { clear(); }
+
+  /// What is being done, of which nobody knows how much there is.
+  void say(const char* what) { write(fmt::format("{} ...", what)); }
+  /// At most five times a second.
+  void operator()(std::int64_t done, std::int64_t all, const char* what) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(200)) return;
+    last_ = now;
+    write(fmt::format("{} of {} {}", done, all, what));
+  }
+  void clear() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+    shown_ = false;
+  }
+
+ private:
+  void write(const std::string& text) {
+    if (isatty(2) == 0) return;
+    shown_ = true;
+    fmt::print(stderr, "\r\x1b[K  {}", text);
+    std::fflush(stderr);
+  }
+
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+const char* what_loading_is(const Options& options) {
+  return options.path.ends_with(".json") ? "reading" : "compiling";
+}
+
+Plan load(const Options& options) {
+  ProgressLine line;
+  line.say(what_loading_is(options));
+  return load_plan(options.path, overrides_of(options));
+}
 
 int compile(const Options& options) {
   if (options.path.ends_with(".json"))
@@ -103,9 +149,13 @@ int compile(const Options& options) {
 }
 
 int verify(const Options& options) {
+  ProgressLine line;
+  line.say(what_loading_is(options));
   const auto [plan, warning] = load_unchecked_plan(options.path, overrides_of(options));
-  if (!warning.empty()) fmt::print("warning: {}; this is about the plan as it is\n", warning);
+  line.say("verifying");
   const Proof proof = syncopate::verify(plan);
+  line.clear();
+  if (!warning.empty()) fmt::print("warning: {}; this is about the plan as it is\n", warning);
   fmt::print("{}", proof.to_string());
   return proof.holds() ? 0 : 1;
 }
@@ -115,33 +165,13 @@ int show(const Options& options) {
   return 0;
 }
 
-/// Progress on a terminal only, on a line that erases itself; at most five times a second.
-class ProgressLine {
- public:
-  ~ProgressLine() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
-  }
-  void operator()(std::int64_t done, std::int64_t all, const char* what) {
-    const auto now = std::chrono::steady_clock::now();
-    if (isatty(2) == 0 || now - last_ < std::chrono::milliseconds(200)) return;
-    last_ = now;
-    shown_ = true;
-    fmt::print(stderr, "\r\x1b[K  {} of {} {}", done, all, what);
-    std::fflush(stderr);
-  }
-
- private:
-  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
-  bool shown_ = false;
-};
-
 /// "2 launches on 4 ranks, 64 tiles, 24 transfers, 3.00 MiB between ranks".
 void print_run(const Plan& plan, const RunOptions& run, const RunReport& report) {
   fmt::print("  {:<14}{} launch{} of {} on {} CPU rank{}, seed {}{}\n", "executed", run.repeat,
              run.repeat == 1 ? "" : "es", plan.kernel.fused_function, plan.ranks, plan.ranks == 1 ? "" : "s", run.seed,
              run.adversary ? ", adversary" : "");
-  fmt::print("  {:<14}{} tiles, {} transfers, {} steps of the machine\n", "", report.tiles, report.transfers,
-             report.steps);
+  fmt::print("  {:<14}{}, {}, {} of the machine\n", "", count_of(report.tiles, "tile"),
+             count_of(report.transfers, "transfer"), count_of(report.steps, "step"));
 }
 
 /// Compiled kernels are kept where the system keeps what can be made again.
@@ -193,6 +223,7 @@ int run(Options options) {
   RunReport report;
   {
     ProgressLine line;
+    line.say("preparing the ranks");
     options.run.progress = [&line](std::int64_t done, std::int64_t all) { line(done, all, "tiles"); };
     report = run_on_cpu_ranks(plan, options.run);
   }
@@ -268,6 +299,15 @@ std::string problem_of_seed(const std::string& text) {
   return fmt::format("'{}' is not an integer from 0 to 2^64 - 1", text);
 }
 
+/// CLI11 would ask for a subcommand, and not say that it does not know the one it was given.
+void check_subcommand(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) known.push_back(command->get_name());
+  if (std::find(known.begin(), known.end(), argv[1]) != known.end()) return;
+  throw UserError({}, fmt::format("unknown subcommand '{}'", argv[1]), suggest(argv[1], known));
+}
+
 int dispatch(int argc, char** argv) {
   CLI::App app{"Syncopate: fuses a local tile kernel with the communication around it.", "syncopate"};
   app.require_subcommand(1);
@@ -340,6 +380,7 @@ int dispatch(int argc, char** argv) {
       ->type_name("PATH");
   doctor_command->footer("Example:\n  syncopate doctor");
 
+  check_subcommand(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -363,8 +404,9 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGINT, end_on_signal);
-  std::signal(SIGTERM, end_on_signal);
+  // Who had one of them ignored (nohup) wants it to stay so.
+  for (const int signal : kEndingSignals)
+    if (std::signal(signal, end_on_signal) == SIG_IGN) std::signal(signal, SIG_IGN);
   try {
     const int code = dispatch(argc, argv);
     if (std::fflush(stdout) != 0) {

@@ -16,8 +16,8 @@ namespace {
 class Parser {
  public:
   Parser(std::string_view text, const Names& names, const SourceLocation& where,
-         const std::map<std::string, std::string>& not_integers)
-      : text_(text), names_(names), where_(where), not_integers_(not_integers) {}
+         const std::map<std::string, std::string>& not_integers, const SourceLocation& values_where)
+      : text_(text), names_(names), where_(where), not_integers_(not_integers), values_where_(values_where) {}
 
   std::int64_t whole() {
     const std::int64_t value = sum();
@@ -33,6 +33,11 @@ class Parser {
     throw UserError(place, fmt::format("in the expression '{}': {}", text_, problem), remedy);
   }
 
+  [[noreturn]] void fail_of_values(const std::string& problem, const std::string& remedy) const {
+    if (values_where_.file.empty()) fail(problem, remedy);
+    throw UserError(values_where_, fmt::format("in the expression '{}': {}", text_, problem), remedy);
+  }
+
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_])) != 0) ++at_;
   }
@@ -46,7 +51,7 @@ class Parser {
 
   /// By reference: the caller computes `overflow` and `value` in one call, in an order C++ does not fix.
   std::int64_t checked(bool overflow, const std::int64_t& value) const {
-    if (overflow) fail("the result does not fit in 64 bits", "use smaller sizes");
+    if (overflow) fail_of_values("the result does not fit in 64 bits", "use smaller sizes");
     return value;
   }
 
@@ -65,10 +70,16 @@ class Parser {
   }
 
   std::int64_t divide(std::int64_t a, std::int64_t b, bool exact) const {
-    if (b == 0) fail("division by zero", "a divisor that is not zero");
+    if (b == 0) fail_of_values("division by zero", "a divisor that is not zero");
+    if (b == -1) return negated(a);
     if (exact && a % b != 0)
-      fail(fmt::format("{} / {} leaves a remainder", a, b), "sizes that divide, or // to round down");
+      fail_of_values(fmt::format("{} / {} leaves a remainder", a, b), "sizes that divide, or // to round down");
     return floor_quotient(a, b);
+  }
+
+  std::int64_t negated(std::int64_t a) const {
+    std::int64_t result = 0;
+    return checked(__builtin_sub_overflow(std::int64_t{0}, a, &result), result);
   }
 
   static std::int64_t floor_quotient(std::int64_t a, std::int64_t b) {
@@ -88,21 +99,31 @@ class Parser {
         value = divide(value, factor(), true);
       } else if (take("%")) {
         const std::int64_t divisor = factor();
-        value -= divide(value, divisor, false) * divisor;
+        value = divisor == -1 ? 0 : value - divide(value, divisor, false) * divisor;
       } else {
         return value;
       }
     }
   }
 
+  /// Calls itself for what is nested, by the file's choice: not too deep.
   std::int64_t factor() {
+    constexpr int kMostNested = 100;
+    if (depth_ == kMostNested) fail(fmt::format("nested more than {} deep", kMostNested), "a simpler expression");
+    ++depth_;
+    const std::int64_t value = unnested_factor();
+    --depth_;
+    return value;
+  }
+
+  std::int64_t unnested_factor() {
     skip_space();
     if (take("(")) {
       const std::int64_t value = sum();
       if (!take(")")) fail("a parenthesis is not closed", "')'");
       return value;
     }
-    if (take("-")) return -factor();
+    if (take("-")) return negated(factor());
     if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])) != 0) return number();
     return name();
   }
@@ -142,21 +163,37 @@ class Parser {
     if (!take(")")) fail("a parenthesis is not closed", "')'");
     if (function == "min") return std::min(a, b);
     if (function == "max") return std::max(a, b);
-    return -divide(-a, b, false);
+    return negated(divide(negated(a), b, false));
   }
 
   std::string_view text_;
   const Names& names_;
   const SourceLocation& where_;
   const std::map<std::string, std::string>& not_integers_;
+  const SourceLocation& values_where_;
   std::size_t at_ = 0;
+  int depth_ = 0;
 };
+
+bool is_of_name(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
 }  // namespace
 
 std::int64_t evaluate(std::string_view text, const Names& names, const SourceLocation& where,
-                      const std::map<std::string, std::string>& not_integers) {
-  return Parser(text, names, where, not_integers).whole();
+                      const std::map<std::string, std::string>& not_integers, const SourceLocation& values_where) {
+  return Parser(text, names, where, not_integers, values_where).whole();
+}
+
+std::vector<std::string> names_in(std::string_view text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = at;
+    while (at < text.size() && is_of_name(text[at])) ++at;
+    if (at > begin && std::isdigit(static_cast<unsigned char>(text[begin])) == 0)
+      names.emplace_back(text.substr(begin, at - begin));
+    if (at == begin) ++at;
+  }
+  return names;
 }
 
 }  // namespace syncopate

@@ -7,7 +7,8 @@
 
 namespace syncopate {
 
-/// The bytes of a file. Throws UserError (location: the file) if it is missing, a directory or unreadable.
+/// The bytes of a file. Throws UserError (location: the file) if it is missing, a directory, a device, unreadable or
+/// larger than 4 GiB.
 std::string read_file(const std::string& path);
 
 /// A set of files written together: each goes to a temporary name beside its target; commit() renames all of them

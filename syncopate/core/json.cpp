@@ -247,6 +247,10 @@ class JsonBuilder {
     // while parsing value - unexpected end of input; expected ...": keep what follows the last colon of its place.
     std::string text = failure.what();
     if (const std::size_t colon = text.find(": "); colon != std::string::npos) text = text.substr(colon + 2);
+    // It also repeats the token that it read last, all of it: a plan's tokens are whole kernels.
+    constexpr std::size_t kMostRepeated = 40;
+    const std::size_t last = text.find("; last read: '");
+    if (last != std::string::npos && text.size() - last > kMostRepeated) text.resize(last);
     throw UserError(file_.locate(position == 0 ? 0 : position - 1), fmt::format("not valid JSON: {}", text),
                     "if the file was cut short, write it again");
   }

@@ -47,6 +47,10 @@ std::string suggest(std::string_view word, std::span<const std::string> candidat
   return near.empty() ? known : fmt::format("did you mean '{}'? {}", near, known);
 }
 
+std::string count_of(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<const char*, 4> units = {"KiB", "MiB", "GiB", "TiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace syncopate {
 
@@ -14,6 +15,14 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 
 /// "did you mean 'ranks'? known: name, ranks" - the remedy half of an unknown-name error.
 std::string suggest(std::string_view word, std::span<const std::string> candidates);
+
+/// "1 tile", "2 tiles".
+std::string count_of(std::int64_t count, std::string_view noun);
+template <typename T>
+  requires std::is_integral_v<T>
+std::string count_of(T count, std::string_view noun) {
+  return count_of(static_cast<std::int64_t>(count), noun);
+}
 
 /// "1.50 MiB", "512 B".
 std::string format_bytes(std::int64_t bytes);

@@ -72,19 +72,21 @@ class LoopEdit {
   std::string walk_start(const std::string& indentation, std::size_t column) const {
     namespace parameter = runtime_parameter;
     const std::string inner = indentation + unit_;
-    std::string text = fmt::format("{0}syncopate_step = tl.load(syncopate_row + {1})\n"
-                                   "{0}syncopate_past_step = tl.load(syncopate_row + {2})\n"
-                                   "{0}while syncopate_step < syncopate_past_step:\n"
-                                   "{3}syncopate_piece = {4} + syncopate_step * 4\n",
-                                   indentation, column, column + 1, inner, parameter::kSteps);
+    std::string text = fmt::format(
+        "{0}syncopate_step = tl.load(syncopate_row + {1})\n"
+        "{0}syncopate_past_step = tl.load(syncopate_row + {2})\n"
+        "{0}while syncopate_step < syncopate_past_step:\n"
+        "{3}syncopate_piece = {4} + syncopate_step * 4\n",
+        indentation, column, column + 1, inner, parameter::kSteps);
     const std::string call = inner + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {"syncopate_piece + 2", parameter::kWaits, parameter::kFlags, "syncopate_launch",
                         "syncopate_slot", parameter::kRecord, parameter::kTimeLimit},
                        call.size(), ")\n");
-    text += fmt::format("{0}syncopate_begin = tl.load(syncopate_piece).to(tl.int32) + syncopate_ready\n"
-                        "{0}syncopate_end = tl.load(syncopate_piece + 1).to(tl.int32)\n",
-                        inner);
+    text += fmt::format(
+        "{0}syncopate_begin = tl.load(syncopate_piece).to(tl.int32) + syncopate_ready\n"
+        "{0}syncopate_end = tl.load(syncopate_piece + 1).to(tl.int32)\n",
+        inner);
     return text;
   }
 

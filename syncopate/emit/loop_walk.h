@@ -1,5 +1,5 @@
-// The streamed loops of a kernel that walks the rank's tile order: each becomes a walk over the slot's steps, which runs
-// the loop as written over the iterations of one piece after the other, each after the waits of its step.
+// The streamed loops of a kernel that walks the rank's tile order: each becomes a walk over the slot's steps, which
+// runs the loop as written over the iterations of one piece after the other, each after the waits of its step.
 #pragma once
 
 #include <cstddef>

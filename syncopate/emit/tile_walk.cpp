@@ -83,7 +83,8 @@ class Walk {
     for (const Store& store : find_stores(kernel_.shared_module(), function_, reduced))
       for (const StreamedLoop& streamed : kernel_.streamed_loops())
         if (streamed.loop->range.begin <= store.range.begin && store.range.end <= streamed.loop->range.end)
-          reject(store.range, fmt::format("this stores to '{}', which is a sum over ranks, in a streamed loop", reduced),
+          reject(store.range,
+                 fmt::format("this stores to '{}', which is a sum over ranks, in a streamed loop", reduced),
                  "store it after the loop");
   }
 
@@ -215,9 +216,9 @@ class Walk {
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
-    std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
-                                   parameter::kTiles,
-                                   columns_before_loops() + (streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0));
+    std::string text =
+        fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation, parameter::kTiles,
+                    columns_before_loops() + (streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0));
     if (sums_) text += sums_->loop_start(indentation);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "syncopate/core/text.h"
 #include "syncopate/host/caller.h"
 #include "syncopate/host/deadlock.h"
 #include "syncopate/host/failure.h"
@@ -162,10 +164,24 @@ void check_signal_counts(const World& world) {
     const auto raised = static_cast<std::int64_t>(world.signals.raisers(static_cast<int>(signal)).size());
     if (raised == stated) continue;
     throw Failure(raised < stated ? Outcome::deadlock : Outcome::race,
-                  fmt::format("{} is raised {} times in a launch, not {}: {}",
-                              world.describer.signal(static_cast<int>(signal)), raised, stated,
+                  fmt::format("{} is raised {} in a launch, not {}: {}",
+                              world.describer.signal(static_cast<int>(signal)), count_of(raised, "time"), stated,
                               raised < stated ? "sooner or later a wait for it never ends"
                                               : "sooner or later a wait for it ends too early"));
+  }
+}
+
+/// Memory that is not there would be noticed by the system, which ends programs without a word.
+void check_memory(const Plan& plan) {
+  const std::int64_t there = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
+  std::int64_t needed = 0;
+  for (const Buffer& buffer : plan.buffers) {
+    needed += volume(buffer.shape) * size_in_bytes(buffer.dtype) * plan.ranks;
+    if (needed > there)
+      throw UserError({},
+                      fmt::format("CPU ranks need at least {} for the tensors of {}, and this machine has {}",
+                                  format_bytes(needed), count_of(plan.ranks, "rank"), format_bytes(there)),
+                      "use smaller sizes or fewer ranks");
   }
 }
 
@@ -198,6 +214,7 @@ RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options) {
     report.message = *problem;
     return report;
   }
+  host::check_memory(plan);
   const KernelPart& kernel = plan.kernel;
   const auto fused = host::load_program("fused.py", kernel.fused_source, kernel.fused_function);
   host::World world(plan, options);

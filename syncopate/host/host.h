@@ -53,8 +53,9 @@ struct RunReport {
 };
 
 /// Executes the plan; the first problem ends the run (docs/cpu_ranks.md says what is found and why that does not
-/// depend on luck). Throws UserError if the plan's kernel source is not executable (parse errors), InternalError
-/// for defects of the machine; anything the plan does wrong is an Outcome.
+/// depend on luck). Throws UserError if the plan's kernel source is not executable (parse errors), or the machine has
+/// less memory than the plan's tensors take; InternalError for defects of the machine; anything the plan does wrong is
+/// an Outcome.
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 
 /// The unfused meaning: the local kernel of the plan run over whole tensors, its streamed loops in the order in which the

@@ -29,8 +29,7 @@ Arguments fused_arguments(const Plan& plan, int rank) {
   arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
   // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
   arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
-  if (!plan.kernel.streamed_loops.empty())
-    arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
+  if (!plan.kernel.streamed_loops.empty()) arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
   if (const int reduced = reduced_buffer(plan); reduced >= 0) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;

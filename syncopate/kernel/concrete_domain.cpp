@@ -3,24 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
 #include <utility>
 
 #include "syncopate/core/error.h"
+#include "syncopate/kernel/triton_limits.h"
 #include "syncopate/kernel/value_operations.h"
 
 namespace syncopate::concrete {
 namespace {
 
+/// The elements of a block with another dimension.
+std::int64_t counted(std::int64_t elements, std::int64_t extent) {
+  if (extent <= 0) throw OperationError{fmt::format("a block with an extent of {}", extent), "extents are positive"};
+  if (extent > kMostBlockElements / elements)
+    throw OperationError{fmt::format("a block of {} x {} elements", elements, extent),
+                         fmt::format("Triton's blocks have at most {}", kMostBlockElements)};
+  return elements * extent;
+}
+
 /// Extents given by the operands from `first` on.
 Extents extents_of(std::span<const Register> operands, std::size_t first, const Value* registers) {
   Extents extents;
+  std::int64_t elements = 1;
   if (operands.size() - first > kMaxRank)
     throw OperationError{fmt::format("a block of {} dimensions", operands.size() - first),
                          fmt::format("at most {} are supported", kMaxRank)};
   for (std::size_t i = first; i < operands.size(); ++i) {
     const std::int64_t extent = expect_integer(registers[operands[i]], "an extent of a block");
-    if (extent <= 0) throw OperationError{fmt::format("a block with an extent of {}", extent), "extents are positive"};
+    elements = counted(elements, extent);
     extents[extents.rank++] = extent;
   }
   return extents;
@@ -390,16 +400,16 @@ Value ConcreteDomain::descriptor_of(const Instruction& instruction, const Value*
     throw OperationError{fmt::format("a tensor descriptor of {} dimensions", rank),
                          fmt::format("at most {} are supported", kMaxRank)};
   descriptor.rank = static_cast<int>(rank);
+  std::int64_t elements = 1;
   for (std::size_t d = 0; d < rank; ++d) {
     descriptor.shape[d] = expect_integer(registers[operands[1 + d]], "the shape of a descriptor");
     descriptor.strides[d] = expect_integer(registers[operands[1 + rank + d]], "a stride of a descriptor");
     descriptor.block[d] = expect_integer(registers[operands[1 + 2 * rank + d]], "the block_shape of a descriptor");
-    if (descriptor.block[d] <= 0)
-      throw OperationError{fmt::format("a block_shape of {}", descriptor.block[d]), "extents are positive"};
+    elements = counted(elements, descriptor.block[d]);
   }
-  if (descriptor.strides[rank - 1] != 1)
-    throw OperationError{fmt::format("a descriptor whose last stride is {}", descriptor.strides[rank - 1]),
-                         "the last stride of a descriptor must be 1"};
+  if (const auto refusal = refused_descriptor(descriptor.dtype, descriptor.base, {descriptor.strides.data(), rank},
+                                              {descriptor.block.data(), rank}))
+    throw OperationError{refusal->problem, refusal->remedy};
   Value result;
   result.kind = Kind::descriptor;
   result.dtype = pointer.dtype;

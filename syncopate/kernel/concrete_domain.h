@@ -74,8 +74,8 @@ class ConcreteDomain {
 
   Reordering reordering_;
   std::vector<std::int64_t> tile_;  ///< where loops are reordered: the index variables
-  std::vector<Range> walk_;         ///< of the streamed loop being walked: iterations still to come, the last range first
-  std::int64_t first_value_ = 0;    ///< of its variable
+  std::vector<Range> walk_;       ///< of the streamed loop being walked: iterations still to come, the last range first
+  std::int64_t first_value_ = 0;  ///< of its variable
 
   /// Consecutive lanes of a block whose elements are consecutive in memory.
   struct LaneRun {

@@ -103,6 +103,8 @@ class Analysis {
     };
     for (const auto& [name, value] : arguments) check_name(name);
     for (const auto& [name, value] : tensors) check_name(name);
+    for (const auto& [name, value] : arguments)
+      if (value == Scalar(std::int64_t{0})) zeros_.push_back(name);
     const std::string step = step_parameter(kernel_);
     for (std::size_t i = 0; i < program_->parameters.size(); ++i) {
       const ProgramParameter& parameter = program_->parameters[i];
@@ -141,7 +143,7 @@ class Analysis {
   }
 
   void restart() {
-    domain_.emplace(program_, layouts_, persistent_, loops_);
+    domain_.emplace(program_, layouts_, persistent_, zeros_, loops_);
     written_.assign(layouts_.size(), 0);
   }
 
@@ -196,8 +198,8 @@ class Analysis {
     const std::int64_t programs = extents[0] * extents[1] * extents[2];
     if (grid_ > 0 && programs != grid_)
       throw UserError(kernel_.module().locate(kernel_.function().name_range),
-                      fmt::format("a grid of {} programs, but {} x {} x {} programs write the outputs of {}", grid_,
-                                  extents[0], extents[1], extents[2], program_->name),
+                      fmt::format("a grid of {}, but {} x {} x {} programs write the outputs of {}",
+                                  count_of(grid_, "program"), extents[0], extents[1], extents[2], program_->name),
                       fmt::format("launch {} programs", programs));
     restart();
     found_.assign(extents.begin(), extents.begin() + axes);
@@ -283,9 +285,12 @@ class Analysis {
       }
     }
     space.step_parameter = step_parameter(kernel_);
-    for (std::size_t t = 0; t < layouts_.size(); ++t)
+    for (std::size_t t = 0; t < layouts_.size(); ++t) {
       if (const Instruction* read = domain_->unguarded_read(t))
         space.unguarded_reads.emplace(tensor_parameters_[t], program_->locate(*read));
+      if (const Instruction* read = domain_->first_read(t))
+        space.first_reads.emplace(tensor_parameters_[t], program_->locate(*read));
+    }
     return space;
   }
 
@@ -297,6 +302,7 @@ class Analysis {
   std::vector<LoweredLoop> loops_;  ///< that are kept apart
   std::vector<TensorLayout> layouts_;
   std::vector<std::string> tensor_parameters_;
+  std::vector<std::string> zeros_;  ///< arguments that are 0
   std::vector<std::pair<Register, FootprintValue>> values_;
   std::optional<FootprintDomain> domain_;
   std::vector<std::int64_t> written_;  ///< elements of each tensor

@@ -58,14 +58,16 @@ struct TileFootprint {
 
 /// All tiles of a launch.
 struct TileSpace {
-  std::vector<std::string> axes;      ///< the index variables
-  std::vector<std::int64_t> extents;  ///< per axis: largest index + 1
+  std::vector<std::string> axes;        ///< the index variables
+  std::vector<std::int64_t> extents;    ///< per axis: largest index + 1
   std::vector<std::string> parameters;  ///< tensor parameters
-  std::vector<std::int64_t> grid;     ///< programs of the launch, per axis of its grid; {1} of a persistent kernel
-  std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
+  std::vector<std::int64_t> grid;       ///< programs of the launch, per axis of its grid; {1} of a persistent kernel
+  std::vector<TileFootprint> tiles;     ///< in the local kernel's own order: ascending program id / loop counter
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
   std::map<std::string, SourceLocation> unguarded_reads;
+  /// Where a parameter is first read, if it is.
+  std::map<std::string, SourceLocation> first_reads;
   /// The parameter that only says by how many tiles a persistent program advances (NUM_SMS), or "". One program that
   /// advances by 1 walks all tiles, so the analysis takes it as 1.
   std::string step_parameter;

@@ -24,11 +24,13 @@ Dtype integer_dtype(std::int64_t value) {
 }  // namespace
 
 FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors,
-                                 bool persistent, std::vector<LoweredLoop> loops)
+                                 bool persistent, std::vector<std::string> zeros, std::vector<LoweredLoop> loops)
     : program_(std::move(program)),
+      zeros_(std::move(zeros)),
       tensors_(std::move(tensors)),
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
+      first_read_(tensors_.size()),
       unguarded_read_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
       next_(shared_),
@@ -128,8 +130,7 @@ void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, c
 
 bool FootprintDomain::range_continues(const Value& counter, const Value& end, const Value& step,
                                       const Instruction& instruction) {
-  const bool continues =
-      step.form.base > 0 ? counter.form.base < end.form.base : counter.form.base > end.form.base;
+  const bool continues = step.form.base > 0 ? counter.form.base < end.form.base : counter.form.base > end.form.base;
   const bool streamed = loops_.loop_at(instruction) >= 0;
   if (streamed && continues) loops_.begin_iteration();
   if (streamed && !continues) loops_.leave();
@@ -242,7 +243,11 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
     case Opcode::arange: {
       const std::int64_t begin = known_integer(operand(0), "the start of tl.arange", instruction);
       const std::int64_t end = known_integer(operand(1), "the end of tl.arange", instruction);
-      if (end <= begin || end - begin > INT32_MAX) fail(instruction, "tl.arange is empty", "end must be above start");
+      if (end <= begin)
+        fail(instruction, fmt::format("tl.arange({}, {}) is empty", begin, end), "the end must be above the start");
+      if (begin < INT32_MIN || end > INT32_MAX)
+        fail(instruction, fmt::format("tl.arange({}, {}) holds numbers that do not fit in 32 bits", begin, end),
+             fmt::format("Triton's blocks have at most {} elements", kMostBlockElements));
       check_block_size(end - begin, "tl.arange", instruction);
       return integer_value(IndexForm::arange(begin, end), Dtype::int32);
     }
@@ -468,7 +473,9 @@ LaneShape FootprintDomain::shape_operand(Operands operands, const Value* registe
   LaneShape shape;
   for (const Register operand : operands) {
     const std::int64_t extent = known_integer(registers[operand], "the shape of a block", instruction);
-    if (extent < 1 || extent > INT32_MAX) fail(instruction, "a block of no elements", "extents are at least 1");
+    if (extent < 1 || extent > kMostBlockElements)
+      fail(instruction, fmt::format("a block with an extent of {}", extent),
+           fmt::format("extents are at least 1, and Triton's blocks have at most {} elements", kMostBlockElements));
     shape[shape.rank++] = static_cast<std::int32_t>(extent);
   }
   return shape;

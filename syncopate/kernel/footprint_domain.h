@@ -14,6 +14,7 @@
 #include "syncopate/kernel/footprint_loops.h"
 #include "syncopate/kernel/footprint_value.h"
 #include "syncopate/kernel/program_internal.h"
+#include "syncopate/kernel/triton_limits.h"
 
 namespace syncopate {
 
@@ -29,17 +30,15 @@ struct RecordedAccesses {
 /// The most tiles of a launch: more would make plans that take gigabytes.
 inline constexpr std::size_t kMostTiles = std::size_t{1} << 18;
 
-/// Triton's own limit (TRITON_MAX_TENSOR_NUMEL in its language core).
-inline constexpr std::int64_t kMostBlockElements = std::int64_t{1} << 20;
-
 class FootprintDomain {
  public:
   using Value = FootprintValue;
 
   /// `tensors` are the tensor parameters, in the function's order; the parameter of a pointer value is an index into
-  /// them. `persistent`: the kernel walks its tiles in a loop. `loops`: those whose reads are kept apart.
+  /// them. `persistent`: the kernel walks its tiles in a loop. `zeros` are the arguments whose value is 0, for messages
+  /// about divisions. `loops`: those whose reads are kept apart.
   FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors, bool persistent,
-                  std::vector<LoweredLoop> loops = {});
+                  std::vector<std::string> zeros, std::vector<LoweredLoop> loops);
 
   /// Starts a program instance. A count of 0 is unknown: asking for it is the user's error.
   void begin_program(const GridPosition& position, const GridPosition& counts);
@@ -60,8 +59,9 @@ class FootprintDomain {
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
   std::string tile_name(std::size_t tile) const;
-  /// Whether a tensor has been written, and where first.
+  /// Whether a tensor has been written or read, and where first.
   const Instruction* first_write(std::size_t tensor) const { return first_write_[tensor]; }
+  const Instruction* first_read(std::size_t tensor) const { return first_read_[tensor]; }
 
   // What Machine asks for.
   Value constant(const Constant& constant) const;
@@ -127,6 +127,7 @@ class FootprintDomain {
   std::string current_tile() const;
 
   std::shared_ptr<const Program> program_;
+  std::vector<std::string> zeros_;
   std::vector<TensorLayout> tensors_;
   GridPosition position_{};
   GridPosition counts_{};
@@ -144,6 +145,7 @@ class FootprintDomain {
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
+  std::vector<const Instruction*> first_read_;
   std::vector<const Instruction*> unguarded_read_;
 
   std::vector<std::int64_t> index_;  ///< of the current tile

@@ -1,6 +1,6 @@
-// What the iterations of streamed loops read, apart from what the rest of a tile reads. Tiles whose iterations must read
-// the same share one record of them, and only what is not in it yet is executed: a tile of an attention kernel has a
-// thousand iterations, a launch thousands of tiles, and all tiles of a head read the same.
+// What the iterations of streamed loops read, apart from what the rest of a tile reads. Tiles whose iterations must
+// read the same share one record of them, and only what is not in it yet is executed: a tile of an attention kernel has
+// a thousand iterations, a launch thousands of tiles, and all tiles of a head read the same.
 #pragma once
 
 #include <cstdint>

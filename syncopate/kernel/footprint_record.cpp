@@ -1,5 +1,6 @@
 // The memory instructions of FootprintDomain: from values to boxes, and which tile they belong to.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -110,6 +111,10 @@ FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, 
     descriptor.block[at_index(d)] = integer(2, "the block shape of a descriptor");
     check_block_size(descriptor.block[at_index(d)], "tl.make_tensor_descriptor", instruction);
   }
+  const std::span<const std::int64_t> strides(descriptor.stride.data(), at_index(descriptor.rank));
+  const std::span<const std::int64_t> block(descriptor.block.data(), at_index(descriptor.rank));
+  if (const auto refusal = refused_descriptor(pointer.dtype, descriptor.base, strides, block))
+    fail(instruction, refusal->problem, refusal->remedy);
   check_view(descriptor, instruction);
   descriptors_.push_back(descriptor);
   Value value;
@@ -209,7 +214,8 @@ void FootprintDomain::record(Direction direction, std::int16_t parameter, std::s
   const std::size_t tensor = at_index(parameter);
   std::vector<Region>& regions = (direction == Direction::read ? accesses.reads : accesses.writes)[tensor];
   for (const Region& box : boxes) add_region(regions, box);
-  if (direction == Direction::write && first_write_[tensor] == nullptr) first_write_[tensor] = &instruction;
+  const Instruction*& first = (direction == Direction::write ? first_write_ : first_read_)[tensor];
+  if (first == nullptr) first = &instruction;
 }
 
 void FootprintDomain::finish_tile() {
@@ -275,6 +281,9 @@ std::string FootprintDomain::because(const Value& value) const {
       return fmt::format("is computed (at line {}) in a way that the analysis of footprints cannot follow", line);
     case OpaqueReason::overflow:
       return fmt::format("overflows its integer type (at line {}; convert to tl.int64 before)", line);
+    case OpaqueReason::division:
+      return fmt::format("is divided by zero (at line {}{})", line,
+                         zeros_.empty() ? "" : fmt::format("; {} = 0", fmt::join(zeros_, " = 0, ")));
   }
   return {};
 }

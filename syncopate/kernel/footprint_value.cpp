@@ -68,8 +68,28 @@ std::optional<double> floating_result(BinaryOperation operation, double a, doubl
   }
 }
 
+bool divides(BinaryOperation operation) {
+  return operation == BinaryOperation::floor_divide || operation == BinaryOperation::modulo ||
+         operation == BinaryOperation::cdiv;
+}
+
+/// Nothing where the result does not fit in 64 bits.
+std::optional<std::int64_t> sum_of(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::nullopt : std::optional(sum);
+}
+std::optional<std::int64_t> difference_of(std::int64_t a, std::int64_t b) {
+  std::int64_t difference = 0;
+  return __builtin_sub_overflow(a, b, &difference) ? std::nullopt : std::optional(difference);
+}
+std::optional<std::int64_t> product_of(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional(product);
+}
+
 /// Integer division of scalars: toward minus infinity for Python integers, toward zero on the device.
-std::int64_t quotient_of(std::int64_t a, std::int64_t b, bool python) {
+std::optional<std::int64_t> quotient_of(std::int64_t a, std::int64_t b, bool python) {
+  if (b == -1) return difference_of(0, a);
   const std::int64_t quotient = a / b;
   return quotient - (python && a % b != 0 && (a < 0) != (b < 0) ? 1 : 0);
 }
@@ -79,22 +99,22 @@ bool is_power_of_two(std::int64_t value) { return value > 0 && (value & (value -
 std::optional<std::int64_t> scalar_result(BinaryOperation operation, std::int64_t a, std::int64_t b, bool python) {
   const bool shifts = operation == BinaryOperation::shift_left || operation == BinaryOperation::shift_right;
   if (shifts && (b < 0 || b > 62)) return std::nullopt;
-  const bool divides = operation == BinaryOperation::floor_divide || operation == BinaryOperation::modulo ||
-                       operation == BinaryOperation::cdiv;
-  if (divides && b == 0) return std::nullopt;
+  if (divides(operation) && b == 0) return std::nullopt;
   switch (operation) {
     case BinaryOperation::add:
-      return a + b;
+      return sum_of(a, b);
     case BinaryOperation::subtract:
-      return a - b;
+      return difference_of(a, b);
     case BinaryOperation::multiply:
-      return a * b;
+      return product_of(a, b);
     case BinaryOperation::floor_divide:
       return quotient_of(a, b, python);
     case BinaryOperation::modulo:
-      return a - b * quotient_of(a, b, python);
-    case BinaryOperation::cdiv:
-      return quotient_of(a + b - 1, b, python);
+      return b == -1 ? 0 : a - b * *quotient_of(a, b, python);
+    case BinaryOperation::cdiv: {
+      const auto numerator = sum_of(a, b - 1);
+      return numerator ? quotient_of(*numerator, b, python) : std::nullopt;
+    }
     case BinaryOperation::minimum:
       return std::min(a, b);
     case BinaryOperation::maximum:
@@ -106,7 +126,7 @@ std::optional<std::int64_t> scalar_result(BinaryOperation operation, std::int64_
     case BinaryOperation::bit_xor:
       return a ^ b;
     case BinaryOperation::shift_left:
-      return a * (std::int64_t{1} << b);
+      return product_of(a, std::int64_t{1} << b);
     case BinaryOperation::shift_right:
       return a >> b;
     case BinaryOperation::divide:
@@ -202,6 +222,7 @@ FootprintValue integer_binary(BinaryOperation operation, const FootprintValue& a
     const bool narrow = result && *result >= INT32_MIN && *result <= INT32_MAX;
     if (narrow && dtype == Dtype::int32) return scalar_value(*result, dtype, python);
     if (result) return fitted(IndexForm(*result), dtype, python, instruction);
+    if (divides(operation) && b.form.base == 0) return opaque_value({}, dtype, OpaqueReason::division, instruction);
   } else if (const auto form = block_result(operation, a.form, b.form)) {
     return fitted(*form, dtype, python, instruction);
   }

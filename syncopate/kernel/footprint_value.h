@@ -28,6 +28,7 @@ enum class OpaqueReason : std::uint8_t {
   data,        ///< it was loaded
   arithmetic,  ///< it is no form of its lane numbers
   overflow,    ///< it does not fit in its type
+  division,    ///< it is divided by zero
 };
 
 struct FootprintValue {

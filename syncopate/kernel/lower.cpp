@@ -385,8 +385,8 @@ Operand Lowering::inline_call(const Function& function, const Expression& call) 
   const auto& assigned = assigned_names(function);
   std::vector<const Expression*> values(function.parameters.size(), nullptr);
   if (call.children.size() - 1 > values.size())
-    fail(call.range,
-         fmt::format("'{}' takes {} arguments, {} are given", function.name, values.size(), call.children.size() - 1));
+    fail(call.range, fmt::format("'{}' takes {}, {} given", function.name, count_of(values.size(), "argument"),
+                                 call.children.size() == 2 ? "1 is" : fmt::format("{} are", call.children.size() - 1)));
   for (std::size_t i = 1; i < call.children.size(); ++i) values[i - 1] = call.children[i].get();
   for (const Keyword& keyword : call.keywords) {
     const auto parameter = std::find_if(function.parameters.begin(), function.parameters.end(),

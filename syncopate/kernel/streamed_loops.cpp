@@ -71,13 +71,14 @@ class LoopCheck {
 
   void check_place() const {
     const TileScheduler& scheduler = kernel_.scheduler();
-    const bool early = loop_.range.begin < scheduler.last_assignment->range.begin ||
-                       (scheduler.loop != nullptr &&
-                        std::find(around_.begin(), around_.end(), scheduler.loop) == around_.end());
+    const bool early =
+        loop_.range.begin < scheduler.last_assignment->range.begin ||
+        (scheduler.loop != nullptr && std::find(around_.begin(), around_.end(), scheduler.loop) == around_.end());
     if (early) reject(loop_.header, "this streamed loop belongs to no tile", "put it after the tile indices");
     for (const Statement* outer : around_)
       if (outer != kernel_.scheduler().loop)
-        reject(loop_.header, "this streamed loop stands inside another loop of the tile, so a tile walks it several times");
+        reject(loop_.header,
+               "this streamed loop stands inside another loop of the tile, so a tile walks it several times");
   }
 
   void check_inside(const Statement& statement) {
@@ -98,8 +99,9 @@ class LoopCheck {
   void check_outside(const Statement& statement) const {
     const auto check = [&](const Expression& each) {
       if (each.kind == ExpressionKind::name && each.text == variable_)
-        reject(each.range, fmt::format("'{}' is the variable of a streamed loop and is used outside of it", variable_),
-               "its last value is another one where the loop is walked in another order; give this use a name of its own");
+        reject(
+            each.range, fmt::format("'{}' is the variable of a streamed loop and is used outside of it", variable_),
+            "its last value is another one where the loop is walked in another order; give this use a name of its own");
     };
     if (statement.value) for_each_expression(*statement.value, check);
     if (statement.kind == StatementKind::augmented_assign)
@@ -112,8 +114,8 @@ class LoopCheck {
     const auto check = [&](const Expression& bound) {
       for_each_expression(bound, [&](const Expression& each) {
         if (each.kind == ExpressionKind::name && assigned_.contains(each.text) && each.text != variable_)
-          reject(each.range, fmt::format("the streamed loop changes '{}', from which it starts or by which it advances",
-                                         each.text),
+          reject(each.range,
+                 fmt::format("the streamed loop changes '{}', from which it starts or by which it advances", each.text),
                  "give the changed value a name of its own");
         if (each.kind == ExpressionKind::name && each.text == variable_)
           reject(each.range, fmt::format("the bounds of the streamed loop use its own variable '{}'", variable_),

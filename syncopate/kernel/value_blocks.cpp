@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "syncopate/kernel/triton_limits.h"
 #include "syncopate/kernel/value_operations.h"
 
 namespace syncopate::concrete {
@@ -143,6 +144,9 @@ Extents common_extents(const Extents& left, const Extents& right) {
 Value arange(std::int64_t begin, std::int64_t end) {
   if (end <= begin)
     throw OperationError{fmt::format("tl.arange({}, {}) is empty", begin, end), "the end must be greater"};
+  if (begin < INT32_MIN || end > INT32_MAX || end - begin > kMostBlockElements)
+    throw OperationError{fmt::format("tl.arange({}, {})", begin, end),
+                         fmt::format("numbers of 32 bits, {} at most", kMostBlockElements)};
   Extents extents;
   extents.rank = 1;
   extents[0] = end - begin;

@@ -19,7 +19,10 @@ struct Floored {
 };
 template <>
 struct Floored<std::int64_t> {
-  static std::int64_t divide(std::int64_t a, std::int64_t b) { return a / b - ((a % b != 0) && ((a < 0) != (b < 0))); }
+  static std::int64_t divide(std::int64_t a, std::int64_t b) {
+    if (b == -1) return static_cast<std::int64_t>(-static_cast<std::uint64_t>(a));  // the least of all wraps
+    return a / b - ((a % b != 0) && ((a < 0) != (b < 0)));
+  }
   static std::int64_t modulo(std::int64_t a, std::int64_t b) { return a - b * divide(a, b); }
 };
 

@@ -193,7 +193,7 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
 void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, int ranks, const SourceFile& file) {
   const SourceLocation where{file.name(), 1, 1};
   if (schedule.ranks() != ranks)
-    throw UserError(where, fmt::format("a schedule for {} ranks", schedule.ranks()),
+    throw UserError(where, fmt::format("a schedule for {}", count_of(schedule.ranks(), "rank")),
                     fmt::format("the operator has {}", ranks));
   if (schedule.tensors.size() != 1 || schedule.tensors[0].name != tensor.name)
     throw UserError(where, fmt::format("the schedule is not about the tensor '{}'", tensor.name),
@@ -208,18 +208,28 @@ void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, 
                                 syncopate::name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string()));
 }
 
-/// Chunks that are added are whole rows, so that they are contiguous, and only additions can be carried out by tiles.
-void check_reducing(const Schedule& schedule, const SourceFile& file) {
+/// Only additions can be carried out by tiles. Without the word a summand takes the place of another: said before the
+/// schedule's meaning is computed, which would tell of the consequences.
+void check_reductions_stated(const Schedule& schedule, const SourceFile& file) {
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list) {
+      const auto* p2p = std::get_if<P2P>(&op.action);
+      if (p2p == nullptr || p2p->reduction == Reduction::sum) continue;
+      const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)];
+      throw UserError(file.locate(op.offset),
+                      fmt::format("it moves a summand of '{}' without adding it, which is not fused yet",
+                                  schedule.tensors[static_cast<std::size_t>(chunk.tensor)].name),
+                      "give it \"reduce\": \"sum\"");
+    }
+}
+
+/// Chunks that are added are whole rows, so that they are contiguous.
+void check_whole_rows(const Schedule& schedule, const SourceFile& file) {
   for (const auto& list : schedule.operators)
     for (const Operator& op : list) {
       const auto& p2p = std::get<P2P>(op.action);
       const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(p2p.source_chunk)];
       const LogicalTensor& tensor = schedule.tensors[static_cast<std::size_t>(chunk.tensor)];
-      if (p2p.reduction != Reduction::sum)
-        throw UserError(
-            file.locate(op.offset),
-            fmt::format("it moves a summand of '{}' without adding it, which is not fused yet", tensor.name),
-            "give it \"reduce\": \"sum\"");
       Region rows = Region::whole(tensor.shape);
       rows[0] = chunk.region[0];
       if (!(chunk.region == rows))
@@ -238,16 +248,20 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
     options.chunk_major = communication.memory_budget.has_value();
     const auto make = role.gathered() ? all_gather : reduce_scatter;
     Schedule schedule = make(logical, statement.ranks, options, communication.split_where);
-    check_transfer_count(operator_count(schedule));
+    check_transfer_count(operator_count(schedule), communication.split_where);
     check_meaning(schedule);
     return schedule;
   }
   const auto file = SourceFile::read(communication.schedule_file);
   Schedule schedule = parse_schedule(*file);
   check_file_schedule(schedule, logical, statement.ranks, *file);
+  if (role.reduced()) check_reductions_stated(schedule, *file);
   check_meaning(schedule, file.get());
   Schedule opened = expand_collectives(schedule, {}, file.get());
-  if (role.reduced()) check_reducing(opened, *file);
+  if (role.reduced()) {
+    check_reductions_stated(opened, *file);
+    check_whole_rows(opened, *file);
+  }
   return opened;
 }
 
@@ -321,7 +335,8 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
   const bool read =
       is_accessed(space, tensor.parameter, &ParameterAccess::reads) || is_streamed(space, tensor.parameter);
   if (role.written && read)
-    throw UserError(tensor.where, fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
+    throw UserError(space.first_reads.at(tensor.parameter),
+                    fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
   role.collective = role.written ? output_collective(tensor) : input_collective(tensor);
   return role;
@@ -404,6 +419,11 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   TensorBindings bindings;
   for (const TensorStatement& tensor : statement.tensors)
     bindings[tensor.parameter] = {tensor.name, tensor.shape, tensor.dtype};
+  const bool persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
+  if (persistent && statement.grid > 0)
+    throw UserError(statement.grid_where,
+                    fmt::format("kernel '{}' is persistent, and needs no grid", statement.kernel_function),
+                    "remove it: [launch] workers says how many programs of it run");
   const std::set<std::string> gathered = gathered_parameters(statement);
   const bool streams = !gathered.empty() && !kernel.streamed_loops().empty();
   TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid, streams);
@@ -426,7 +446,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.kernel.grid = space.grid;
   plan.kernel.warps = statement.warps;
   plan.kernel.stages = statement.stages;
-  plan.kernel.persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
+  plan.kernel.persistent = persistent;
 
   for (const Parameter& parameter : kernel.function().parameters)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))

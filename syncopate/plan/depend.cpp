@@ -143,9 +143,9 @@ void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
 
 }  // namespace
 
-void check_transfer_count(std::size_t count) {
+void check_transfer_count(std::size_t count, const SourceLocation& where) {
   if (count > kMostTransfers)
-    throw UserError({}, fmt::format("the operator needs {} transfers", count),
+    throw UserError(where, fmt::format("the operator needs {} transfers", count),
                     fmt::format("plans hold at most {}: use fewer ranks or a smaller split", kMostTransfers));
 }
 
@@ -154,8 +154,10 @@ DependenceGraph depend(const BoundOperator& bound) {
   const auto ranks = static_cast<std::size_t>(bound.plan.ranks);
   graph.queues.resize(ranks);
   std::size_t count = 0;
-  for (const CommunicatedTensor& communicated : bound.communicated) count += operator_count(communicated.schedule);
-  check_transfer_count(count);
+  for (const CommunicatedTensor& communicated : bound.communicated) {
+    count += operator_count(communicated.schedule);
+    check_transfer_count(count, communicated.where);
+  }
   for (std::size_t s = 0; s < bound.communicated.size(); ++s) add_schedule(graph, bound, static_cast<int>(s));
   for (int rank = 0; rank < bound.plan.ranks; ++rank) graph.work.push_back(make_work(bound, graph, rank));
   join(graph);

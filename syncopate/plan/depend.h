@@ -40,13 +40,13 @@ struct TransferNode {
 /// One entry of a rank's work: a tile, or the part of a tile's stores that one slot keeps.
 struct Work {
   int tile = 0;
-  Region kept;             ///< as Slot::kept
-  Range rows;              ///< the rows of the reduced tensor that it stores to
-  std::vector<int> needs;  ///< nodes that deliver something that the tile reads, ascending
-  std::vector<int> first_needs;  ///< the same, of what it reads outside of its pieces
+  Region kept;                                ///< as Slot::kept
+  Range rows;                                 ///< the rows of the reduced tensor that it stores to
+  std::vector<int> needs;                     ///< nodes that deliver something that the tile reads, ascending
+  std::vector<int> first_needs;               ///< the same, of what it reads outside of its pieces
   std::vector<std::vector<int>> piece_needs;  ///< the same, of what each of the tile's pieces reads
-  std::vector<int> sums;   ///< nodes that deliver what it adds, ascending by source and then by row
-  std::vector<int> feeds;  ///< nodes that send what it stores, ascending
+  std::vector<int> sums;                      ///< nodes that deliver what it adds, ascending by source and then by row
+  std::vector<int> feeds;                     ///< nodes that send what it stores, ascending
 };
 
 struct DependenceGraph {
@@ -68,7 +68,7 @@ struct DependenceGraph {
 /// each other, and where a tile would have to stand in the order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
 
-/// Throws UserError if there are more transfers than reachability is kept for.
-void check_transfer_count(std::size_t count);
+/// Throws UserError, there, if there are more transfers than reachability is kept for.
+void check_transfer_count(std::size_t count, const SourceLocation& where);
 
 }  // namespace syncopate

@@ -5,20 +5,18 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "syncopate/core/expression.h"
 #include "syncopate/core/text.h"
+#include "syncopate/plan/limits.h"
 #include "syncopate/plan/operator.h"
 #include "syncopate/plan/settings.h"
 
 namespace syncopate {
 
 namespace {
-
-constexpr std::int64_t kMostRanks = 1024;
-/// Keeps products of a size with an element size, a tile size or a number of ranks far from 64 bits.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 48;
 
 int bounded(const Setting& setting, std::string_view what, std::int64_t least, std::int64_t most) {
   const std::int64_t value = integer_of(setting, what);
@@ -39,6 +37,9 @@ Scalar scalar_of(const Setting& setting, const std::string& name) {
     case Setting::Kind::integer:
       return setting.integer;
     case Setting::Kind::number:
+      if (!std::isfinite(setting.number))
+        throw UserError(setting.where, fmt::format("argument '{}' is {}", name, setting.number),
+                        "plans hold finite numbers");
       return setting.number;
     case Setting::Kind::boolean:
       return setting.boolean;
@@ -51,11 +52,17 @@ Scalar scalar_of(const Setting& setting, const std::string& name) {
 /// What sizes may be made of.
 struct KnownNames {
   Names integers;
-  std::map<std::string, std::string> others;  ///< with their values
+  std::map<std::string, std::string> others;        ///< with their values
+  std::map<std::string, SourceLocation> overrides;  ///< of the names whose value is from the command line
+
+  void add_place(const std::string& name, const SourceLocation& where) {
+    if (where.line == 0) overrides[name] = where;
+  }
 };
 
-KnownNames known_names(const ScalarArguments& arguments) {
+KnownNames known_names(const ScalarArguments& arguments, const std::map<std::string, SourceLocation>& places) {
   KnownNames known;
+  for (const auto& [name, where] : places) known.add_place(name, where);
   for (const auto& [name, value] : arguments) {
     if (const auto* integer = std::get_if<std::int64_t>(&value)) known.integers[name] = *integer;
     if (const auto* number = std::get_if<double>(&value)) known.others[name] = fmt::format("{}", *number);
@@ -64,11 +71,25 @@ KnownNames known_names(const ScalarArguments& arguments) {
   return known;
 }
 
+/// The override that a size from the file depends on, if any: the file was right before it.
+SourceLocation override_behind(const Setting& setting, const KnownNames& names) {
+  if (setting.kind != Setting::Kind::string || setting.where.line == 0) return {};
+  for (const std::string& name : names_in(setting.string))
+    if (const auto found = names.overrides.find(name); found != names.overrides.end()) return found->second;
+  return {};
+}
+
+/// Where to mend the value of a size.
+SourceLocation cause_of(const Setting& setting, const KnownNames& names) {
+  const SourceLocation behind = override_behind(setting, names);
+  return behind.file.empty() ? setting.where : behind;
+}
+
 /// An integer, or an expression in quotes.
 std::int64_t size_of(const Setting& setting, std::string_view what, const KnownNames& names) {
-  return setting.kind == Setting::Kind::string
-             ? evaluate(setting.string, names.integers, inside_quotes(setting.where), names.others)
-             : integer_of(setting, what);
+  return setting.kind == Setting::Kind::string ? evaluate(setting.string, names.integers, inside_quotes(setting.where),
+                                                          names.others, override_behind(setting, names))
+                                               : integer_of(setting, what);
 }
 
 void read_kernel(const Setting& table, const std::string& folder, OperatorStatement& statement) {
@@ -85,9 +106,12 @@ void read_kernel(const Setting& table, const std::string& folder, OperatorStatem
     statement.argument_where[name] = value.where;
   }
   if (const Setting* grid = reader.optional("grid")) {
-    statement.grid = size_of(*grid, "'grid' of [kernel]", known_names(statement.arguments));
-    if (statement.grid < 1)
-      throw UserError(grid->where, fmt::format("'grid' of [kernel] is {}", statement.grid), "at least one program");
+    const KnownNames names = known_names(statement.arguments, statement.argument_where);
+    statement.grid = size_of(*grid, "'grid' of [kernel]", names);
+    statement.grid_where = grid->where;
+    if (statement.grid < 1 || statement.grid > kMostPrograms)
+      throw UserError(cause_of(*grid, names), fmt::format("'grid' of [kernel] is {}", statement.grid),
+                      fmt::format("from 1 to {} programs", kMostPrograms));
   }
   reader.finish();
 }
@@ -109,10 +133,10 @@ Shape shape_of(const Setting& setting, const std::string& what, const KnownNames
   for (const Setting& item : setting.items) {
     const std::int64_t extent = size_of(item, what, names);
     if (extent < 1)
-      throw UserError(item.where, fmt::format("{} has a size of {}", what, extent), "sizes are at least 1");
+      throw UserError(cause_of(item, names), fmt::format("{} has a size of {}", what, extent), "sizes are at least 1");
     shape.push_back(extent);
     if (extent > kMostElements || volume(shape) > kMostElements)
-      throw UserError(item.where, fmt::format("{} makes a tensor of more than 2^48 elements", what),
+      throw UserError(cause_of(item, names), fmt::format("{} makes a tensor of more than 2^48 elements", what),
                       "sizes that fit in memory");
   }
   return shape;
@@ -142,8 +166,8 @@ void read_placements(SettingsReader& reader, const std::string& what, TensorStat
   for (const Placement& placement : {tensor.before, tensor.inside, tensor.after})
     if (placement.kind == Placement::Kind::shard && placement.dimension >= static_cast<int>(tensor.shape.size()))
       throw UserError(tensor.placement_where,
-                      fmt::format("{} shards dimension {} of a tensor of {} dimensions", what, placement.dimension,
-                                  tensor.shape.size()),
+                      fmt::format("{} shards dimension {} of a tensor of {}", what, placement.dimension,
+                                  count_of(tensor.shape.size(), "dimension")),
                       fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
 }
 
@@ -266,12 +290,13 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
   SettingsReader reader(root, "the operator file");
   OperatorStatement statement;
   statement.name = reader.string("operator", "operator = \"name\"");
-  statement.ranks = bounded(reader.required("ranks", "ranks = 4"), "'ranks'", 1, kMostRanks);
+  const Setting& ranks = reader.required("ranks", "ranks = 4");
+  statement.ranks = bounded(ranks, "'ranks'", 1, kMostRanks);
   read_kernel(reader.required("kernel", "a [kernel] table with file, function and args"), folder, statement);
   if (const Setting* launch = reader.optional("launch")) {
     SettingsReader launch_reader(*launch, "[launch]");
     if (const Setting* workers = launch_reader.optional("workers"))
-      statement.workers = bounded(*workers, "'workers' of [launch]", 1, 65535);
+      statement.workers = bounded(*workers, "'workers' of [launch]", 1, kMostWorkers);
     if (const Setting* warps = launch_reader.optional("warps")) {
       statement.warps = bounded(*warps, "'warps' of [launch]", 1, 32);
       if (!std::has_single_bit(static_cast<unsigned>(statement.warps)))
@@ -283,8 +308,9 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
     launch_reader.finish();
   }
 
-  KnownNames names = known_names(statement.arguments);
+  KnownNames names = known_names(statement.arguments, statement.argument_where);
   names.integers.emplace("ranks", statement.ranks);
+  names.add_place("ranks", ranks.where);
   const Setting& tensors = reader.required("tensors", "a [tensors.name] table for every tensor of the kernel");
   if (tensors.kind != Setting::Kind::table || tensors.members.empty())
     throw UserError(tensors.where, "'tensors' is not a table of tensors", "write [tensors.a] and so on");

@@ -220,9 +220,8 @@ std::vector<Region> reads_in_pieces(const Tile& tile, int buffer) {
 /// alone, and a wait before the tile, which reaches them through the tile's indices, would not guard them.
 bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
   const std::vector<Region> first = reads_in_pieces(tiles.front(), buffer);
-  return !first.empty() && std::all_of(tiles.begin(), tiles.end(), [&](const Tile& tile) {
-    return reads_in_pieces(tile, buffer) == first;
-  });
+  return !first.empty() && std::all_of(tiles.begin(), tiles.end(),
+                                       [&](const Tile& tile) { return reads_in_pieces(tile, buffer) == first; });
 }
 
 }  // namespace

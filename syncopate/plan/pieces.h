@@ -16,8 +16,8 @@ namespace syncopate {
 void keep_streamed_reads(TileSpace& space, const std::set<std::string>& gathered);
 
 /// Makes the pieces of the plan's tiles: maximal runs of iterations that need the same chunks, whichever rank they come
-/// to. Needs plan.tiles, and the schedules. Where no chunk ends inside a loop there is nothing to stream: then the reads
-/// of loops become reads of their tiles.
+/// to. Needs plan.tiles, and the schedules. Where no chunk ends inside a loop there is nothing to stream: then the
+/// reads of loops become reads of their tiles.
 void cut_into_pieces(const TileSpace& space, const TileKernel& kernel, BoundOperator& bound);
 
 }  // namespace syncopate

@@ -223,9 +223,10 @@ ExtraMemory extra_memory(const Plan& plan) {
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);
     most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord) * kWord);
-    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
-                                                                  tables.addends.size() + tables.signals.size()) *
-                                            kWord);
+    most.tables = std::max(most.tables,
+                           static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
+                                                     tables.addends.size() + tables.signals.size()) *
+                               kWord);
   }
   return most;
 }

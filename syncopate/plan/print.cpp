@@ -51,20 +51,20 @@ std::string chunks_line(const Plan& plan) {
     ++transfers;
   });
   if (transfers == 0) return "none";
-  return fmt::format("{} of {}, {} transfers by copy engines, {} in all", chunks.size(), size_span(least, most),
-                     transfers, format_bytes(moved));
+  return fmt::format("{} of {}, {} by copy engines, {} in all", chunks.size(), size_span(least, most),
+                     count_of(transfers, "transfer"), format_bytes(moved));
 }
 
 std::string tiles_line(const Plan& plan) {
   std::string axes;
   for (std::size_t a = 0; a < plan.kernel.axes.size(); ++a)
     axes += fmt::format("{}{} {}", a == 0 ? "" : " x ", plan.kernel.extents[a], plan.kernel.axes[a]);
-  std::string text = fmt::format("{} per rank ({}), on {} workers", plan.tiles.size(), axes, plan.workers);
+  std::string text = fmt::format("{} per rank ({}), on {}", plan.tiles.size(), axes, count_of(plan.workers, "worker"));
   if (plan.kernel.streamed_loops.empty()) return text;
   std::size_t most = 0;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.pieces.size());
-  return text + fmt::format("; their loops over {} in up to {} pieces",
-                            fmt::join(plan.kernel.streamed_loops, ", "), most);
+  return text + fmt::format("; their loops over {} in up to {}", fmt::join(plan.kernel.streamed_loops, ", "),
+                            count_of(most, "piece"));
 }
 
 std::string order_line(const Plan& plan) {
@@ -76,11 +76,11 @@ std::string order_line(const Plan& plan) {
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
     parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
-  std::string text = fmt::format("{}; every rank starts with at least {} tiles that wait for nothing",
+  std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
                                  reduced_buffer(plan) >= 0
                                      ? "chunks that leave first, in that order, then own ones in order of arrival"
                                      : "local chunks first, then in order of arrival",
-                                 least);
+                                 count_of(least, "tile"), least == 1 ? "s" : "");
   if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
   return text;
 }
@@ -103,8 +103,8 @@ std::string waits_line(const Plan& plan) {
   for_each_transfer(plan, [&](const Transfer& t) { other_waits += static_cast<std::int64_t>(t.waits.size()); });
   std::string inside = plan.kernel.streamed_loops.empty() ? "" : fmt::format("{} in streamed loops, ", step_waits);
   if (reduced_buffer(plan) >= 0) inside += fmt::format("{} before they add, ", sum_waits);
-  return fmt::format("{} before {} tiles, {}{} before transfers and completion; {} signals", tile_waits, slots, inside,
-                     other_waits, plan.signals.size());
+  return fmt::format("{} before {}, {}{} before transfers and completion; {}", tile_waits, count_of(slots, "tile"),
+                     inside, other_waits, count_of(plan.signals.size(), "signal"));
 }
 
 std::string memory_line(const Plan& plan) {
@@ -176,8 +176,8 @@ std::vector<int> slot_phases(const Plan& plan, int rank, std::vector<std::string
   return phases;
 }
 
-/// "n 0:4, 12:16 after ..., 4:12": iterations of streamed loops in the order of the slot. "" if it is the kernel's own and
-/// nothing is waited for.
+/// "n 0:4, 12:16 after ..., 4:12": iterations of streamed loops in the order of the slot. "" if it is the kernel's own
+/// and nothing is waited for.
 std::string steps_text(const Plan& plan, const Slot& slot) {
   const std::vector<LoopPiece>& pieces = plan.tiles[static_cast<std::size_t>(slot.tile)].pieces;
   std::string text;
@@ -209,7 +209,10 @@ std::string slot_text(const Plan& plan, const Slot& slot) {
     parts.push_back(fmt::format("adds {} summand{} before its own and {} behind", slot.own_place,
                                 slot.own_place == 1 ? "" : "s",
                                 slot.addends.size() - static_cast<std::size_t>(slot.own_place)));
-  if (!slot.sum_waits.empty()) parts.back() += ", after " + waits_text(plan, slot.sum_waits);
+  if (!slot.sum_waits.empty()) {
+    if (slot.addends.empty()) parts.emplace_back("stores");
+    parts.back() += ", after " + waits_text(plan, slot.sum_waits);
+  }
   if (!slot.signals.empty()) parts.push_back("signals " + signals_text(plan, slot.signals));
   return fmt::format("{}", fmt::join(parts, "; "));
 }

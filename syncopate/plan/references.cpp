@@ -160,7 +160,8 @@ class Checker {
       if (problem_) return;
       walked[static_cast<std::size_t>(step.piece)] = true;
       const int next = pieces[static_cast<std::size_t>(step.piece)].loop;
-      expect(next >= loop, fmt::format("a tile of rank {} walks a piece of loop {} after one of loop {}", rank, next, loop));
+      expect(next >= loop,
+             fmt::format("a tile of rank {} walks a piece of loop {} after one of loop {}", rank, next, loop));
       loop = next;
     }
     expect(slot.steps.size() == pieces.size(),

@@ -78,12 +78,18 @@ toml::table parse_toml(const std::string& text, const std::string& name, bool po
   }
 }
 
+bool is_digits(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos && !text.starts_with('0');
+}
+
 /// The value of `--set key=value`: TOML, or a bare word taken as a string.
 Setting override_value(const Override& override, const std::string& name) {
   const Places places(name, false);
   try {
     return convert(*toml::parse("value = " + override.value, name).get("value"), places);
   } catch (const toml::parse_error&) {
+    if (is_digits(override.value)) throw UserError({name}, "this does not fit in 64 bits", "a number below 2^63");
     Setting setting;
     setting.kind = Setting::Kind::string;
     setting.where = {name};

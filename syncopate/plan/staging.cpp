@@ -94,10 +94,11 @@ class Placer {
     const std::int64_t places = *communicated_.memory_budget / least;
     if (places < 1)
       throw UserError(communicated_.budget_where,
-                      fmt::format("the memory budget is {} bytes, but a chunk of {} from each of {} peers takes {} "
-                                  "bytes",
-                                  *communicated_.memory_budget, format_bytes(largest * row_bytes_), sources, least),
-                      fmt::format("at least {} bytes, or a larger split", least));
+                      fmt::format("the memory budget is {}, but a chunk of {} from {} takes {}",
+                                  count_of(*communicated_.memory_budget, "byte"), format_bytes(largest * row_bytes_),
+                                  sources == 1 ? "the one peer" : fmt::format("each of {} peers", sources),
+                                  count_of(least, "byte")),
+                      fmt::format("at least {}, or a larger split", count_of(least, "byte")));
     communicated_.places = places;
     for (const std::vector<Inflow>& list : inflows_)
       for (std::size_t s = 0; s < list.size(); ++s) {

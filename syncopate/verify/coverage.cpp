@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "syncopate/core/text.h"
 #include "syncopate/verify/boxes.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/contributions.h"
@@ -37,10 +38,10 @@ class CoverageCheck {
       for (std::size_t r = 0; r < index_.reads().size(); ++r) check_read(rank, static_cast<int>(r));
       for (const int t : index_.from(rank)) check_source(rank, t);
     }
-    std::string evidence = fmt::format(
-        "{} buffers on {} ranks filled without hole or overlap by callers, {} transfers "
-        "and {} tiles; {} different tile reads",
-        filled, plan_.ranks, index_.transfers(), plan_.tiles.size(), index_.reads().size());
+    std::string evidence =
+        fmt::format("{} on {} filled without hole or overlap by callers, {} and {}; {}", count_of(filled, "buffer"),
+                    count_of(plan_.ranks, "rank"), count_of(index_.transfers(), "transfer"),
+                    count_of(plan_.tiles.size(), "tile"), count_of(index_.reads().size(), "different tile read"));
     if (summands_ != nullptr) evidence += check_sums();
     return claim_.conclude(std::move(evidence));
   }

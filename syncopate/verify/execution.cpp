@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "syncopate/core/text.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/describe.h"
 
@@ -29,7 +30,7 @@ struct Agent {
   int position = 0;      ///< transfer in the queue; step of the worker; caller: 0 before the start, 1 before completion
   std::size_t wait = 0;  ///< next wait of the current step
   std::size_t passed = 0;  ///< of a worker: how many of its slot's lists of waits: before the tile, of its steps
-  bool queued = false;   ///< in the list of agents to run
+  bool queued = false;     ///< in the list of agents to run
 };
 
 class Machine {
@@ -64,10 +65,11 @@ class Machine {
       return agent.kind == Agent::Kind::caller && agent.launch < kLaunches;
     });
     claim.check(stuck == agents_.end(), [&] { return describe_deadlock(stuck->rank); });
-    execution.theorem = claim.conclude(
-        fmt::format("all {} steps of {} ranks in {} launches were taken, {} waits satisfied; a step that is possible "
-                    "stays possible, so every other order ends as well",
-                    steps_taken_, index_.ranks(), kLaunches, waits_satisfied_));
+    execution.theorem =
+        claim.conclude(fmt::format("all {} of {} in {} launches were taken, {} satisfied; a step that is possible "
+                                   "stays possible, so every other order ends as well",
+                                   count_of(steps_taken_, "step"), count_of(index_.ranks(), "rank"), kLaunches,
+                                   count_of(waits_satisfied_, "wait")));
     execution.steps = std::move(steps_);
     return execution;
   }

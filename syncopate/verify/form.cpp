@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "syncopate/core/text.h"
 #include "syncopate/verify/boxes.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/placed.h"
@@ -67,11 +68,11 @@ class FormCheck {
     // Later checks index with what earlier ones have found to be in range.
     if (sizes() && buffers() && signals() && tiles() && sums())
       for (int rank = 0; rank < plan_.ranks; ++rank) check_program(rank);
-    return claim_.conclude(
-        fmt::format("{} ranks, {} buffers, {} signals, {} tiles, {} transfers, {} waits; a transfer "
-                    "is at most {} contiguous run{}",
-                    plan_.ranks, plan_.buffers.size(), plan_.signals.size(), plan_.tiles.size(), transfers_, waits_,
-                    most_runs_, most_runs_ == 1 ? "" : "s"));
+    return claim_.conclude(fmt::format("{}, {}, {}, {}, {}, {}; a transfer is at most {}",
+                                       count_of(plan_.ranks, "rank"), count_of(plan_.buffers.size(), "buffer"),
+                                       count_of(plan_.signals.size(), "signal"), count_of(plan_.tiles.size(), "tile"),
+                                       count_of(transfers_, "transfer"), count_of(waits_, "wait"),
+                                       count_of(most_runs_, "contiguous run")));
   }
 
  private:
@@ -84,7 +85,8 @@ class FormCheck {
     return require(plan_.ranks >= 1, "the plan is for {} ranks", plan_.ranks) &&
            require(plan_.workers >= 1, "the plan has {} workers", plan_.workers) &&
            require(plan_.programs.size() == static_cast<std::size_t>(plan_.ranks),
-                   "the plan is for {} ranks and has programs for {}", plan_.ranks, plan_.programs.size()) &&
+                   "the plan is for {} and has programs for {}", count_of(plan_.ranks, "rank"),
+                   plan_.programs.size()) &&
            require(plan_.kernel.axes.size() == plan_.kernel.extents.size(), "the kernel has {} axes and {} extents",
                    plan_.kernel.axes.size(), plan_.kernel.extents.size());
   }
@@ -185,8 +187,8 @@ class FormCheck {
       if (!require(in_range(signal.home, plan_.programs), "signal '{}' lives on rank {}; ranks are 0 to {}",
                    signal.name, signal.home, plan_.ranks - 1) ||
           !require(signal.slot >= 0 && signal.slot < count[signal.home],
-                   "signal '{}' has slot {} of rank {}, which has {} signals", signal.name, signal.slot, signal.home,
-                   count[signal.home]) ||
+                   "signal '{}' has slot {} of rank {}, which has {}", signal.name, signal.slot, signal.home,
+                   count_of(count[signal.home], "signal")) ||
           !require(signal.per_launch >= 1 && signal.per_launch <= kMostRaises,
                    "signal '{}' is said to be raised {} times in a launch", signal.name, signal.per_launch))
         return false;
@@ -486,12 +488,12 @@ class FormCheck {
   }
 
   const Plan& plan_;
-  Claim claim_{
-      "form",
-      "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
-      "buffer, or of the reduced buffer to its staging buffer, from or to the rank of their queue, every rank "
-      "has every tile once, or cut, every slot walks each piece of its tile once, every sum has an order that names each rank once, every signal has a place "
-      "of its own and every wait is on a signal of the waiter's rank."};
+  Claim claim_{"form",
+               "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
+               "buffer, or of the reduced buffer to its staging buffer, from or to the rank of their queue, every rank "
+               "has every tile once, or cut, every slot walks each piece of its tile once, every sum has an order that "
+               "names each rank once, every signal has a place "
+               "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;
   int staging_ = -1;
   std::int64_t transfers_ = 0;

@@ -127,8 +127,8 @@ class ReadCheck {
     const auto check = [&](const std::vector<int>& reads, int slot, std::size_t steps, const Order::Clock& clock) {
       for (const int read : reads)
         for (const Source& source : sources[static_cast<std::size_t>(read)])
-          check_tile(rank, static_cast<std::size_t>(slot), steps, index_.reads()[static_cast<std::size_t>(read)], source,
-                     clock);
+          check_tile(rank, static_cast<std::size_t>(slot), steps, index_.reads()[static_cast<std::size_t>(read)],
+                     source, clock);
     };
     const auto at_reads = [&](int slot, const Order::Clock& clock) {
       check(index_.reads_of(index_.slot(rank, slot).tile), slot, 0, clock);
@@ -155,8 +155,8 @@ class ReadCheck {
           describe_region(plan_, read.buffer, source.region), rank,
           describe_waits(plan_, waits_until(rank, slot, steps, false)),
           steps == 0 ? "runs the tile" : describe_step(plan_, index_.slot(rank, number), steps - 1),
-          describe_region(plan_, read.buffer, read.region), describe_event(index_, filled), describe_region(plan_, read.buffer, source.region),
-          raises_of(index_, filled));
+          describe_region(plan_, read.buffer, read.region), describe_event(index_, filled),
+          describe_region(plan_, read.buffer, source.region), raises_of(index_, filled));
     });
   }
 

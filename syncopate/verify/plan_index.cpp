@@ -145,9 +145,8 @@ void PlanIndex::collect_reads() {
 
 bool PlanIndex::is_read_by(int read, int tile) const {
   const auto& lists = reads_of_[static_cast<std::size_t>(tile)];
-  return std::any_of(lists.begin(), lists.end(), [&](const std::vector<int>& ids) {
-    return std::find(ids.begin(), ids.end(), read) != ids.end();
-  });
+  return std::any_of(lists.begin(), lists.end(),
+                     [&](const std::vector<int>& ids) { return std::find(ids.begin(), ids.end(), read) != ids.end(); });
 }
 
 std::vector<Source> sources_of(const PlanIndex& index, int rank, int buffer, const Region& region) {

@@ -119,7 +119,8 @@ void PlanIndex::for_each_wait(Visitor&& visit) const {
     for (const Queue& queue : program.queues)
       for (const Transfer& moved : queue.transfers) std::for_each(moved.waits.begin(), moved.waits.end(), visit);
     for (const Slot& slot : program.slots)
-      for_each_waits_of(slot, [&](const std::vector<Wait>& waits) { std::for_each(waits.begin(), waits.end(), visit); });
+      for_each_waits_of(slot,
+                        [&](const std::vector<Wait>& waits) { std::for_each(waits.begin(), waits.end(), visit); });
     std::for_each(program.completion_waits.begin(), program.completion_waits.end(), visit);
   }
 }

@@ -82,8 +82,8 @@ void Summands::collect_readings(const PlanIndex& index, int rank, const Order* o
     }
   };
   for (int worker = 0; worker < index.workers_of(rank) && order != nullptr; ++worker)
-    order->walk_worker(rank, worker, 1, [](int, const Order::Clock&) {},
-                       [](int, std::size_t, const Order::Clock&) {}, date);
+    order->walk_worker(
+        rank, worker, 1, [](int, const Order::Clock&) {}, [](int, std::size_t, const Order::Clock&) {}, date);
   std::vector<Reading>& all = readings_.emplace_back();
   for (std::vector<Reading>& list : of_slot) std::move(list.begin(), list.end(), std::back_inserter(all));
 }

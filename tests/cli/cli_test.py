@@ -160,7 +160,8 @@ step  rank 0  rank 1  rank 2
 
     def test_command_line_mistakes(self):
         self.assertEqual(run().returncode, 2)
-        self.assertEqual(run("frobnicate").returncode, 2)
+        self.assert_user_error(run("frobnicate"), "unknown subcommand 'frobnicate'; known: compile, verify, run, profile, show")
+        self.assert_user_error(run("verfy", AG_GEMM), "unknown subcommand 'verfy'; did you mean 'verify'?")
         self.assertEqual(run("run").returncode, 2)
         self.assertEqual(run("compile", AG_GEMM).returncode, 2)
         self.assertEqual(run("run", AG_GEMM, "--repeat", "0").returncode, 2)
@@ -179,7 +180,28 @@ step  rank 0  rank 1  rank 2
         self.assert_user_error(run("run", AG_GEMM, "--set", "ranks"), "--set ranks: not of the form key=value")
         self.assert_user_error(run("show", AG_GEMM, "--set", "rank=2"), "--set rank=2: unknown key 'rank'", "did you mean 'ranks'?")
 
+    def test_one_of_each_is_no_plural(self):
+        result = run("run", AG_GEMM, "--set", "ranks=1", "--set", "kernel.args.M=64", "--set", "kernel.args.N=128",
+                     "--set", "kernel.args.K=64")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stdout, r"tiles +1 per rank .*, on 1 worker\n")
+        self.assertRegex(result.stdout, r" 1 launch of gemm_fused on 1 CPU rank, seed 0\n +1 tile, 0 transfers, \d+ steps of the machine\n")
+        self.assertNotRegex(result.stdout, r"(?<![\d.])1 (ranks|tiles|workers|transfers|launches|signals)\b")
+
+    def test_ctrl_c_leaves_nothing_half_written(self):
+        for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
+            child = subprocess.Popen([BINARY, "compile", AG_GEMM, "--out", str(self.out), "--set", "kernel.args.M=4096"],
+                                     cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(seconds)
+            child.send_signal(signal.SIGINT)
+            child.communicate()
+            self.assertIn(child.returncode, (0, 130, -signal.SIGINT))  # the last: before the program has begun
+            self.assertIn(self.files(), ([], ["out/fused.py", "out/plan.json"]))
+
     def test_missing_and_unreadable_files(self):
+        self.assert_user_error(run("show", "/dev/zero"), "/dev/zero: is no file but a device or a socket")
+        self.assert_user_error(run("show", AG_GEMM, "--set", "kernel.file=/dev/zero"), "/dev/zero: is no file but a device")
+        self.assert_user_error(run("show", AG_GEMM, "--set", r'kernel.file="a\u0000b"'), "a zero byte follows in the name")
         self.assert_user_error(run("run", "none.toml"), "none.toml: no such file")
         self.assert_user_error(run("verify", "none.json"), "none.json: no such file")
         self.assert_user_error(run("run", self.folder.name), "is a folder")
@@ -189,7 +211,9 @@ step  rank 0  rank 1  rank 2
     def test_plans_that_were_damaged(self):
         run("compile", AG_GEMM, "--out", str(self.out), *SMALL)
         text = (self.out / "plan.json").read_text()
-        self.assert_user_error(run("verify", self.write("cut.json", text[: len(text) // 2])), "cut.json:", "not valid JSON")
+        cut = run("verify", self.write("cut.json", text[: len(text) // 2]))
+        self.assert_user_error(cut, "cut.json:", "not valid JSON")
+        self.assertLess(len(cut.stderr), 300, cut.stderr)
         self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 4', '"syncopate_plan": 0'))),
                                "old.json:2:21: this plan is of version 0")
         self.assert_user_error(run("run", self.write("edited.json", text.replace('"workers": 2', '"workers": 1', 1))),

@@ -91,5 +91,36 @@ TEST_F(Files, TwoTransactionsOfOneProcessDoNotShareATemporaryFile) {
   EXPECT_EQ(read_file(path("shared")), "first");
 }
 
+TEST_F(Files, WhatIsNoFile) {
+  const auto error_of = [](const std::string& name) -> std::string {
+    try {
+      read_file(name);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error_of("/dev/zero"), "/dev/zero: is no file but a device or a socket; name a file");
+  EXPECT_EQ(error_of(path("")), path("") + ": is a folder; name a file in it");
+  const std::string zero = std::string("a") + '\0' + "b";
+  EXPECT_EQ(error_of(zero), "a: a zero byte follows in the name of this file; remove it");
+  FileTransaction transaction;
+  EXPECT_THROW(transaction.write(path("") + zero, "text"), UserError);
+  EXPECT_EQ(entries(), 0U);
+}
+
+TEST_F(Files, LongFilesAreReadWhole) {
+  std::string text(3 * (std::size_t{1} << 20) + 17, 'x');
+  for (std::size_t i = 0; i < text.size(); i += 1000) text[i] = static_cast<char>('a' + i % 23);
+  FileTransaction transaction;
+  transaction.write(path("long"), text);
+  transaction.write(path("empty"), "");
+  transaction.write(path("step"), std::string(std::size_t{1} << 20, 'y'));
+  transaction.commit();
+  EXPECT_TRUE(read_file(path("long")) == text);
+  EXPECT_EQ(read_file(path("empty")), "");
+  EXPECT_EQ(read_file(path("step")).size(), std::size_t{1} << 20);
+}
+
 }  // namespace
 }  // namespace syncopate

@@ -46,6 +46,10 @@ TEST(Json, SyntaxErrorsNameThePlace) {
   EXPECT_EQ(error_of("{\"a\": }").rfind("f.json:1:7: not valid JSON", 0), 0U) << error_of("{\"a\": }");
   EXPECT_NE(error_of("{\"a\": [1, 2").find("unexpected end of input"), std::string::npos);
   EXPECT_NE(error_of("").find("not valid JSON"), std::string::npos);
+  // A text that was cut short is not repeated.
+  const std::string cut = error_of("{\"a\": \"" + std::string(5000, 'x'));
+  EXPECT_NE(cut.find("missing closing quote"), std::string::npos) << cut;
+  EXPECT_LT(cut.size(), 200U) << cut;
   EXPECT_EQ(error_of("{\"a\": 1,\n \"a\": 2}"), "f.json:2:2: key 'a' stands here a second time; keep one of them");
 }
 

@@ -15,16 +15,16 @@ Plan compiled(const std::string& file, const std::vector<Override>& overrides) {
 }  // namespace
 
 Plan small_gather(const std::string& algorithm, const std::string& initiator, int ranks) {
-  return compiled("ag_gemm.toml", {{"ranks", std::to_string(ranks)},
-                                   {"kernel.args.M", std::to_string(32 * ranks)},
-                                   {"kernel.args.N", "32"},
-                                   {"kernel.args.K", "16"},
-                                   {"kernel.args.BLOCK_M", "16"},
-                                   {"kernel.args.BLOCK_N", "16"},
-                                   {"kernel.args.BLOCK_K", "16"},
-                                   {"launch.workers", "3"},
-                                   {"communicate.a.algorithm", algorithm},
-                                   {"communicate.a.initiator", initiator}});
+  return compiled("ag_gemm_pointers.toml", {{"ranks", std::to_string(ranks)},
+                                            {"kernel.args.M", std::to_string(32 * ranks)},
+                                            {"kernel.args.N", "32"},
+                                            {"kernel.args.K", "16"},
+                                            {"kernel.args.BLOCK_M", "16"},
+                                            {"kernel.args.BLOCK_N", "16"},
+                                            {"kernel.args.BLOCK_K", "16"},
+                                            {"launch.workers", "3"},
+                                            {"communicate.a.algorithm", algorithm},
+                                            {"communicate.a.initiator", initiator}});
 }
 
 Plan small_reduce(const std::string& algorithm, const std::string& initiator, int ranks, int rows,
@@ -40,7 +40,7 @@ Plan small_reduce(const std::string& algorithm, const std::string& initiator, in
                                      {"communicate.c.algorithm", algorithm},
                                      {"communicate.c.initiator", initiator}};
   overrides.insert(overrides.end(), more.begin(), more.end());
-  return compiled("gemm_rs.toml", overrides);
+  return compiled("gemm_rs_pointers.toml", overrides);
 }
 
 }  // namespace syncopate::cuda

@@ -42,6 +42,7 @@ Plan compiled(const Case& c) {
   overrides.insert(overrides.end(), {{"communicate." + tensor + ".algorithm", c.algorithm},
                                      {"communicate." + tensor + ".initiator", c.initiator},
                                      {"communicate." + tensor + ".split", std::to_string(c.split)}});
+  if (c.kernel == "ag_gemm") overrides.push_back({"kernel.args.BLOCK_N", "32"});  // it stores quarters of tiles
   if (c.per_node > 0) overrides.push_back({"communicate." + tensor + ".ranks_per_node", std::to_string(c.per_node)});
   if (c.gather_b)
     overrides.insert(overrides.end(), {{"tensors.b.before", "\"shard(1)\""},

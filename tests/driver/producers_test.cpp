@@ -53,6 +53,7 @@ Plan compiled(const Case& c) {
   overrides.insert(overrides.end(), {{output + "algorithm", c.algorithm},
                                      {output + "initiator", c.initiator},
                                      {output + "split", std::to_string(c.split)}});
+  if (c.kernel == "gemm") overrides.push_back({"kernel.args.BLOCK_N", "32"});  // it stores quarters of tiles
   if (c.per_node > 0) overrides.push_back({output + "ranks_per_node", std::to_string(c.per_node)});
   if (c.chunks_staged > 0) overrides.push_back({output + "memory_budget", std::to_string(c.budget())});
   if (c.gather_a)

@@ -230,8 +230,7 @@ TEST_P(StreamedAttention, IsProvenAndRight) {
   options.inputs = InputKind::reals;
   const RunReport report = run_on_cpu_ranks(plan, options);
   ASSERT_EQ(report.outcome, Outcome::right) << report.message;
-  for (int rank = 0; rank < plan.ranks; ++rank)
-    EXPECT_EQ(compare_attention(plan, GetParam(), report.last, rank), "");
+  for (int rank = 0; rank < plan.ranks; ++rank) EXPECT_EQ(compare_attention(plan, GetParam(), report.last, rank), "");
 }
 
 TEST_P(StreamedAttention, WalksItsOwnShardFirst) {
@@ -241,9 +240,9 @@ TEST_P(StreamedAttention, WalksItsOwnShardFirst) {
     const Slot& slot = plan.programs[at(rank)].slots.front();
     const std::vector<LoopPiece>& pieces = plan.tiles[at(slot.tile)].pieces;
     const auto is_own = [&](const LoopPiece& piece) {
-      return std::all_of(piece.reads.begin(), piece.reads.end(),
-                         [&](const TileAccess& read) { return own[0].begin <= read.region[0].begin &&
-                                                              read.region[0].end <= own[0].end; });
+      return std::all_of(piece.reads.begin(), piece.reads.end(), [&](const TileAccess& read) {
+        return own[0].begin <= read.region[0].begin && read.region[0].end <= own[0].end;
+      });
     };
     const bool any = std::any_of(pieces.begin(), pieces.end(), is_own);
     EXPECT_EQ(is_own(pieces[at(slot.steps.front().piece)]), any) << "rank " << rank;

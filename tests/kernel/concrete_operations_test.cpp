@@ -321,10 +321,18 @@ TEST(ConcreteMisuse, SaysWhatWasGivenAndWhere) {
   expect_misuse("tl.dot(x.reshape(2, 2), h.reshape(2, 2))", "tl.dot of a block of fp32 [2, 2] and a block of bf16");
   expect_misuse("tl.dot(x.reshape(2, 2), x.reshape(2, 2), x)", "tl.dot adds [2, 2] to a block of fp32 [4]");
   expect_misuse("tl.zeros([one - 1], tl.float32)", "an extent of 0");
+  expect_misuse("tl.zeros([one * 1048576, 2], tl.float32)", "a block of 1048576 x 2 elements");
   expect_misuse("tl.arange(4, 4)", "is empty");
+  expect_misuse("tl.arange(0, 1048577)", "tl.arange(0, 1048577)");
   expect_misuse("tl.program_id(3)", "axis 3 of the grid");
   expect_misuse("x if m else x", "a branch on a block of bool [4]");
-  expect_misuse("tl.make_tensor_descriptor(x_ptr, [2, 2], [1, 2], [2, 2]).load([0, 0])", "last stride is 2");
+  expect_misuse("tl.make_tensor_descriptor(x_ptr, [2, 2], [1, 2], [2, 16]).load([0, 0])", "last stride is 2");
+  expect_misuse("tl.make_tensor_descriptor(x_ptr, [4], [1], [2]).load([0])",
+                "a descriptor's block of 2 fp32 elements in the last dimension");
+  expect_misuse("tl.make_tensor_descriptor(x_ptr, [2, 2], [2, 1], [1, 4]).load([0, 0])",
+                "a descriptor with a stride of 2 fp32 elements");
+  expect_misuse("tl.make_tensor_descriptor(x_ptr + 1, [3], [1], [4]).load([0])",
+                "a descriptor that begins 1 fp32 elements into its tensor");
   expect_misuse("tl.make_tensor_descriptor(x_ptr, [4], [1], [4]).load([0, 0])", "2 offsets for a descriptor of 1");
   expect_misuse("x.load([0])", ".load of a block of fp32 [4]");
   expect_misuse("x.to(one)", "the target of a conversion is a scalar of int32");

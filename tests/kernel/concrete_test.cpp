@@ -19,18 +19,18 @@ MATCHER_P2(RunIs, offset, count, "") { return arg.offset == offset && arg.count 
 // ---- Products ----
 
 TEST(ConcreteGemm, DescriptorsGiveExactSmallIntegers) {
-  const GemmShape shape{100, 72, 50};  // ragged in every dimension
+  const GemmShape shape{100, 72, 40};  // ragged in every dimension
   FakeMemory memory = gemm_memory(shape, Dtype::bf16, small_integers);
-  run_to_end(lower_kernel_file("gemm.py", "gemm"), gemm_arguments(shape, {32, 16, 16}, Dtype::bf16), {0}, {1}, memory);
+  run_to_end(lower_kernel_file("gemm.py", "gemm"), gemm_arguments(shape, {32, 32, 16}, Dtype::bf16), {0}, {1}, memory);
   expect_exact_product(memory, shape);
 }
 
 TEST(ConcreteGemm, PersistentProgramsShareTheTiles) {
-  const GemmShape shape{70, 40, 20};
+  const GemmShape shape{70, 72, 24};
   FakeMemory memory = gemm_memory(shape, Dtype::fp16, small_integers);
   const auto program = lower_kernel_file("gemm.py", "gemm");
   for (std::int64_t id = 0; id < 3; ++id)
-    run_to_end(program, gemm_arguments(shape, {16, 16, 16}, Dtype::fp16), {id}, {3}, memory);
+    run_to_end(program, gemm_arguments(shape, {16, 32, 16}, Dtype::fp16), {id}, {3}, memory);
   expect_exact_product(memory, shape);
 }
 
@@ -180,14 +180,14 @@ def kernel(x, out, n):
 
 TEST(ConcreteMemory, ADescriptorReadsZerosOutsideAndDropsStoresThere) {
   FakeMemory memory;
-  const int x = memory.add(Dtype::fp32, std::vector<double>{1, 2, 3, 4, 5, 6});  // 2 x 3
+  const int x = memory.add(Dtype::fp32, std::vector<double>{1, 2, 3, 9, 4, 5, 6, 9});  // 2 x 3, rows 4 apart
   const int out = memory.add(Dtype::fp32, std::vector<double>(16, -1.0));
-  const int copy = memory.add(Dtype::fp32, std::vector<double>(6, -1.0));
+  const int copy = memory.add(Dtype::fp32, std::vector<double>(8, -1.0));
   run_text(R"(
 @triton.jit
 def kernel(x, out, copy, rows, columns):
-    d = tl.make_tensor_descriptor(x, [rows, columns], [columns, 1], [4, 4])
-    c = tl.make_tensor_descriptor(copy, [rows, columns], [columns, 1], [4, 4])
+    d = tl.make_tensor_descriptor(x, [rows, columns], [4, 1], [4, 4])
+    c = tl.make_tensor_descriptor(copy, [rows, columns], [4, 1], [4, 4])
     block = d.load([-1, 1])
     tl.store(out + tl.arange(0, 4)[:, None] * 4 + tl.arange(0, 4)[None, :], block)
     c.store([-1, 1], block + 10)
@@ -199,8 +199,8 @@ def kernel(x, out, copy, rows, columns):
             {"columns", std::int64_t{3}}},
            memory);
   EXPECT_THAT(memory.values(out), ElementsAre(0, 0, 0, 0, 2, 3, 0, 0, 5, 6, 0, 0, 0, 0, 0, 0));
-  EXPECT_THAT(memory.values(copy), ElementsAre(-1, 12, 13, -1, 15, 16));
-  EXPECT_THAT(memory.accesses[0].runs, ElementsAre(RunIs(1, 2), RunIs(4, 2)));
+  EXPECT_THAT(memory.values(copy), ElementsAre(-1, 12, 13, -1, -1, 15, 16, -1));
+  EXPECT_THAT(memory.accesses[0].runs, ElementsAre(RunIs(1, 2), RunIs(5, 2)));
 }
 
 TEST(ConcreteMemory, WholeRowsOfADescriptorAreOneRun) {
@@ -219,17 +219,17 @@ def kernel(x):
 
 TEST(ConcreteMemory, ADescriptorInTheMiddleOfABuffer) {
   FakeMemory memory;
-  const int x = memory.add(Dtype::int32, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7});
-  const int out = memory.add(Dtype::int32, 4);
+  const int x = memory.add(Dtype::int32, std::vector<double>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13});
+  const int out = memory.add(Dtype::int32, 8);
   run_text(R"(
 @triton.jit
 def kernel(x, out):
-    d = tl.make_tensor_descriptor(x + 3, shape=[2, 2], strides=[2, 1], block_shape=[2, 2])
-    o = tl.make_tensor_descriptor(out, [2, 2], [2, 1], [2, 2])
+    d = tl.make_tensor_descriptor(x + 4, shape=[2, 4], strides=[4, 1], block_shape=[2, 4])
+    o = tl.make_tensor_descriptor(out, [2, 4], [4, 1], [2, 4])
     o.store([0, 0], d.load([0, 0]))
 )",
            {{"x", memory.argument(x)}, {"out", memory.argument(out)}}, memory);
-  EXPECT_THAT(memory.values(out), ElementsAre(3, 4, 5, 6));
+  EXPECT_THAT(memory.values(out), ElementsAre(4, 5, 6, 7, 8, 9, 10, 11));
 }
 
 TEST(ConcreteMemory, AtomicAddReturnsTheOldValuesAndAddsEveryLane) {

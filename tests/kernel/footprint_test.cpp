@@ -310,9 +310,10 @@ TEST(FootprintExact, ShippedGemm) {
   const TileKernel kernel = shipped("gemm");
   Sizes sizes(1);
   for (int i = 0; i < 25; ++i) {
-    const std::int64_t m = sizes.between(1, 70), n = sizes.between(1, 70), k = sizes.between(1, 70);
+    // Rows of 16 bytes, and stores of a quarter of a tile's columns.
+    const std::int64_t m = sizes.between(1, 70), n = 8 * sizes.between(1, 12), k = 8 * sizes.between(1, 9);
     expect_exact(kernel,
-                 gemm_arguments(m, n, k, sizes.power(3, 5), sizes.power(3, 5), sizes.power(3, 5), sizes.between(1, 4)),
+                 gemm_arguments(m, n, k, sizes.power(3, 5), sizes.power(5, 6), sizes.power(3, 5), sizes.between(1, 4)),
                  product_tensors(m, n, k));
   }
 }
@@ -332,7 +333,7 @@ TEST(FootprintExact, ShippedGemmSplitHelper) {
   const TileKernel kernel = shipped("gemm_split_helper");
   Sizes sizes(3);
   for (int i = 0; i < 25; ++i) {
-    const std::int64_t m = sizes.between(1, 70), n = sizes.between(1, 70), k = sizes.between(1, 70);
+    const std::int64_t m = sizes.between(1, 70), n = 8 * sizes.between(1, 9), k = 8 * sizes.between(1, 9);
     const ScalarArguments arguments = {{"rows", m},
                                        {"cols", n},
                                        {"depth", k},
@@ -434,7 +435,7 @@ TEST(FootprintExact, DescriptorsOfPartsOfATensor) {
   const TileKernel kernel = kernel_of(kViews);
   Sizes sizes(10);
   for (int i = 0; i < 20; ++i) {
-    const std::int64_t b = sizes.between(1, 3), m = sizes.between(1, 40), n = sizes.between(1, 40);
+    const std::int64_t b = sizes.between(1, 3), m = sizes.between(1, 40), n = 4 * sizes.between(1, 10);
     // One matrix of the batch per descriptor; the source's batch is a dimension of its own or part of the rows.
     const Shape source = i % 2 == 0 ? Shape{b, m, n} : Shape{1, b, 1, m, n};
     expect_exact(kernel, {{"B", b}, {"M", m}, {"N", n}, {"BLOCK_M", sizes.power(2, 4)}, {"BLOCK_N", sizes.power(2, 4)}},
@@ -473,7 +474,7 @@ TEST(FootprintExact, DescriptorsBeforeAndBeyondTheTensor) {
   const TileKernel kernel = kernel_of(kShifted);
   Sizes sizes(11);
   for (int i = 0; i < 20; ++i) {
-    const std::int64_t m = sizes.between(1, 40), n = sizes.between(1, 40), block = sizes.power(2, 4);
+    const std::int64_t m = sizes.between(1, 40), n = 4 * sizes.between(1, 10), block = sizes.power(2, 4);
     expect_exact(kernel, {{"M", m}, {"N", n}, {"BLOCK", block}},
                  {{"x_ptr", {"x", {m, n}, Dtype::fp32}}, {"out_ptr", {"out", {m, n}, Dtype::fp32}}},
                  {ceil_divide(m, block), ceil_divide(n, block)});
@@ -490,7 +491,7 @@ const ParameterAccess& access_of(const TileFootprint& tile, const std::string& p
 
 TEST(Footprint, RegionsAndOrderOfTheShippedGemm) {
   const TileSpace space =
-      analyse_tiles(shipped("gemm"), gemm_arguments(1000, 500, 300, 128, 128, 64, 3), product_tensors(1000, 500, 300));
+      analyse_tiles(shipped("gemm"), gemm_arguments(1000, 504, 304, 128, 128, 64, 3), product_tensors(1000, 504, 304));
   EXPECT_EQ(space.axes, (std::vector<std::string>{"pid_m", "pid_n"}));
   EXPECT_EQ(space.extents, (std::vector<std::int64_t>{8, 4}));
   ASSERT_EQ(space.tiles.size(), 32U);
@@ -503,11 +504,11 @@ TEST(Footprint, RegionsAndOrderOfTheShippedGemm) {
   EXPECT_EQ(last.index, (std::vector<std::int64_t>{7, 3}));
   ASSERT_EQ(last.accesses.size(), 3U);
   EXPECT_EQ(last.accesses[0].parameter, "a_ptr");
-  EXPECT_EQ(last.accesses[0].reads, (std::vector<Region>{{{896, 1000}, {0, 300}}}));
-  EXPECT_EQ(last.accesses[1].reads, (std::vector<Region>{{{0, 300}, {384, 500}}}));
+  EXPECT_EQ(last.accesses[0].reads, (std::vector<Region>{{{896, 1000}, {0, 304}}}));
+  EXPECT_EQ(last.accesses[1].reads, (std::vector<Region>{{{0, 304}, {384, 504}}}));
   EXPECT_TRUE(last.accesses[2].reads.empty());
   // Two stores, one box.
-  EXPECT_EQ(last.accesses[2].writes, (std::vector<Region>{{{896, 1000}, {384, 500}}}));
+  EXPECT_EQ(last.accesses[2].writes, (std::vector<Region>{{{896, 1000}, {384, 504}}}));
 }
 
 TEST(Footprint, ARunOverSeveralRowsIsAtMostThreeBoxes) {
@@ -731,7 +732,7 @@ TEST(FootprintError, BlocksThatTritonRefuses) {
 
 TEST(FootprintError, MoreTilesThanAPlanHolds) {
   const TileKernel gemm = shipped("gemm");
-  expect_error(gemm, gemm_arguments(std::int64_t{1} << 30, 16, 16, 16, 16, 16, 1),
+  expect_error(gemm, gemm_arguments(std::int64_t{1} << 30, 16, 16, 16, 32, 16, 1),
                product_tensors(std::int64_t{1} << 30, 16, 16), line_of(gemm, "pid_n ="), {"more than 262144 tiles"});
 }
 

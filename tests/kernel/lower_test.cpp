@@ -32,8 +32,8 @@ double result_of(const std::string& body, std::int64_t n = 5) {
 }
 
 TEST(LowerExpression, StridesAndBitWidths) {
-  const std::string make = "x = tl.make_tensor_descriptor(out, [n, n + 1], [n + 2, 1], [4, 8])\n";
-  EXPECT_EQ(result_of(make + "r = x.strides[0] * 100 + x.strides[-1]\n"), 701);
+  const std::string make = "x = tl.make_tensor_descriptor(out, [n, n + 1], [n + 3, 1], [4, 8])\n";
+  EXPECT_EQ(result_of(make + "r = x.strides[0] * 100 + x.strides[-1]\n"), 801);
   EXPECT_EQ(result_of(make + "r = x.shape[1] * 100 + x.block_shape[1]\n"), 608);
   EXPECT_EQ(result_of(make + "r = x.dtype.primitive_bitwidth\n"), 32);
   EXPECT_EQ(
@@ -257,7 +257,7 @@ TEST(LowerRefuses, WithThePlaceAndWhatIsSupported) {
   expect_refused("y = tl.cdiv(1, x=2)", "'x' is given twice", "", 22);
   expect_refused("y = z + 1", "'z' has no value here", "x", 9);
   expect_refused("y = helpr(n)", "'helpr' is not a function of this file", "helper", 9);
-  expect_refused("y = helper(n, n)", "'helper' takes 1 arguments, 2 are given", "", 9);
+  expect_refused("y = helper(n, n)", "'helper' takes 1 argument, 2 are given", "", 9);
   expect_refused("y = helper()", "without its parameter 'a'", "", 9);
   expect_refused("y = helper(b=n)", "'helper' has no parameter 'b'", "", 18);
   expect_refused("y = helper(n) + 1", "a tuple where a single value is needed", "", 9);
@@ -268,6 +268,8 @@ TEST(LowerRefuses, WithThePlaceAndWhatIsSupported) {
   expect_refused("y = x[0]", "a block takes only ':' and None", "", 11);
   expect_refused("y = x @ x", "the operator '@' is not supported", "", 9);
   expect_refused("y = x.frobnicate(1)", "the method '.frobnicate' is not supported", ".to", 9);
+  expect_refused("y = p.atomic_add([0, n], x)", "'.atomic_add' of a tensor descriptor is not supported",
+                 "tl.atomic_add takes pointers", 9);
   expect_refused("y = x.imaginary", "the attribute '.imaginary' is not supported", ".dtype", 9);
   expect_refused("y = tl.pi", "tl.pi is not supported as a value", "dtypes", 9);
   expect_refused("for i in x:\n        pass", "not a range", "tl.range", 14);

@@ -11,6 +11,7 @@
 namespace syncopate {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 const std::string kOperator = SYNCOPATE_SOURCE_DIR "/operators/ag_gemm.toml";
@@ -33,6 +34,28 @@ TEST(Bind, ArgumentsAndParameters) {
   EXPECT_THAT(error_of({{"tensors.b.parameter", "a_ptr"}}), HasSubstr("parameter 'a_ptr' has two tensors"));
   EXPECT_THAT(error_of({{"kernel.args.a_ptr", "4"}}), HasSubstr("parameter 'a_ptr' has a value here and a tensor"));
   EXPECT_THAT(error_of({{"tensors.c.parameter", "K"}}), HasSubstr("parameter 'K' has a value here and a tensor"));
+}
+
+TEST(Bind, GridsOfPersistentKernels) {
+  EXPECT_THAT(error_of({{"kernel.grid", "5"}}),
+              HasSubstr("--set kernel.grid=5: kernel 'gemm' is persistent, and needs no grid; remove it"));
+}
+
+TEST(Bind, ArgumentsThatAreZero) {
+  EXPECT_THAT(error_of({{"kernel.args.GROUP_M", "0"}}),
+              AllOf(HasSubstr("gemm.py:"), HasSubstr("the tile index pid_m is divided by zero (at line "),
+                    HasSubstr("; GROUP_M = 0)")));
+}
+
+TEST(Bind, DescriptorsThatTritonRefuses) {
+  EXPECT_THAT(
+      error_of({{"kernel.args.BLOCK_N", "16"}}),
+      HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
+                "least 16 bytes there, 8 elements"));
+  EXPECT_THAT(error_of({{"kernel.args.K", "37"}}),
+              HasSubstr(":9: a descriptor with a stride of 37 bf16 elements; TMA demands multiples of 16 "
+                        "bytes, 8 elements: use other sizes, or pointers"));
+  EXPECT_EQ(error_of({{"kernel.args.K", "40"}, {"kernel.args.BLOCK_N", "32"}}), "no error");
 }
 
 TEST(Bind, MissingArgument) {
@@ -113,7 +136,7 @@ TEST(Bind, OutputsAreOnlyStoredTo) {
       "\"replicate\"\n"
       "[tensors.y]\nparameter = \"y\"\nshape = [\"n\"]\ndtype = \"fp32\"\n");
   EXPECT_THAT(error_of({}, op),
-              HasSubstr("op.toml:13:1: the kernel both reads and writes tensor 'y'; an output may only be stored to"));
+              HasSubstr("k.py:9:5: the kernel both reads and writes tensor 'y'; an output may only be stored to"));
 }
 
 TEST(Bind, AStepArgumentDoesNotChangeTheResult) {
@@ -231,7 +254,7 @@ TEST(BindReduced, BudgetsAreForReducedOutputs) {
 
 TEST(BindReduced, TooManyTransfers) {
   EXPECT_THAT(error_of({{"ranks", "256"}, {"communicate.c.split", "1"}}, kReducing),
-              HasSubstr("the operator needs 65280 transfers; plans hold at most 40000"));
+              HasSubstr("--set communicate.c.split=1: the operator needs 65280 transfers; plans hold at most 40000"));
 }
 
 /// Writes copies of one block of x to two outputs.
@@ -383,6 +406,17 @@ TEST_F(ReducingSchedule, ABudgetMayBeTooSmallForItsOrder) {
       HasSubstr("within a memory budget of 384.00 KiB transfers would wait for each other in a circle; a larger "
                 "budget, or a schedule that sends the first chunk to every peer before the second to any"));
   EXPECT_EQ(with_budget("768 KiB"), "no error");
+}
+
+TEST_F(ReducingSchedule, EverySummandIsAdded) {
+  std::string text = to_json(reduce_scatter(tensor(), 4, {Algorithm::ring, Initiator::push, 1}, {}));
+  const std::string reduce = ", \"reduce\": \"sum\"";
+  const std::size_t at = text.find(reduce);
+  ASSERT_NE(at, std::string::npos) << text;
+  text.erase(at, reduce.size());
+  EXPECT_THAT(error_of({{"communicate", "{c = {schedule = \"" + folder_.write("s.json", text) + "\"}}"}}, kReducing),
+              AllOf(HasSubstr("s.json:"), HasSubstr(": it moves a summand of 'c' without adding it, which is not fused "
+                                                    "yet; give it \"reduce\": \"sum\"")));
 }
 
 TEST_F(ReducingSchedule, ChunksAreWholeRows) {

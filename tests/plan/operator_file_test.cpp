@@ -108,7 +108,7 @@ TEST_F(OperatorFile, MistakesOfOverridesAreShownThere) {
   EXPECT_EQ(error_of(kGood, {{"ranks", "1000"}}),
             "--set ranks=1000: 'shape' of [tensors.x] has a size of 0; sizes are at least 1");
   EXPECT_EQ(error_of(replaced("2 * K // ranks", "2 * Q // ranks"), {{"ranks", "8"}}).substr(0, 31),
-            "op.toml:11:19: in the expressio")
+            "op.toml:11:20: in the expressio")
       << "the text itself is wrong";
   EXPECT_EQ(error_of(replaced("M = 1024", "M = 0"), {{"kernel.args.K", "64"}}),
             "op.toml:11:10: 'shape' of [tensors.x] has a size of 0; sizes are at least 1");
@@ -121,7 +121,7 @@ TEST_F(OperatorFile, NumbersThatPlansCannotHold) {
             "--set kernel.args.M=-99999999999999999999: this does not fit in 64 bits; a number below 2^63");
   EXPECT_THAT(error_of(replaced("M = 1024", "M = 99999999999999999999")), StartsWith("op.toml:7:"));
   EXPECT_EQ(error_of(replaced("alpha = 0.5", "alpha = nan")),
-            "op.toml:7:41: argument 'alpha' is nan; plans hold finite numbers");
+            "op.toml:7:36: argument 'alpha' is nan; plans hold finite numbers");
   EXPECT_EQ(error_of(kGood, {{"kernel.args.alpha", "-inf"}}),
             "--set kernel.args.alpha=-inf: argument 'alpha' is -inf; plans hold finite numbers");
   EXPECT_EQ(error_of(kGood, {{"kernel.grid", "2000000"}}),

@@ -10,6 +10,7 @@ namespace syncopate {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 using ::testing::StartsWith;
 
 const std::string kOperator = SYNCOPATE_SOURCE_DIR "/operators/ag_gemm.toml";
@@ -105,7 +106,7 @@ TEST(PlanJson, GridsThatNothingIsLaunchedWith) {
 TEST(PlanJson, EditsAreNoticed) {
   const std::string text = small_plan();
   EXPECT_THAT(error_of(replaced(text, "\"ranks\": 2", "\"ranks\": 1")), StartsWith("plan.json:"));
-  EXPECT_THAT(error_of(replaced(text, "\"workers\": 8", "\"workers\": 9")),
+  EXPECT_THAT(error_of(replaced(text, "\"workers\": 8", "\"workers\": 7")),
               HasSubstr("the plan does not have this hash: it was edited or damaged; compile again; `syncopate verify` "
                         "looks at it as it is"));
   EXPECT_THAT(error_of(replaced(text, "\"hash\": \"", "\"hash\": \"0")), HasSubstr("does not have this hash"));
@@ -123,8 +124,46 @@ TEST(PlanJson, IndicesAreChecked) {
   EXPECT_THAT(error_of(replaced(text, "\"per_launch\": 1", "\"per_launch\": 0"), false),
               HasSubstr("'per_launch' is 0"));
   EXPECT_THAT(error_of(replaced(text, "\"purpose\"", "\"porpoise\""), false), HasSubstr("has no 'purpose'"));
+  EXPECT_THAT(error_of(replaced(text, "\"workers\": 8", "\"workers\": 9"), false),
+              HasSubstr("9 workers for at most 8 slots; no more workers than slots"));
   EXPECT_THAT(error_of("{}"), HasSubstr("the plan has no 'syncopate_plan'"));
   EXPECT_THAT(error_of("[]"), HasSubstr("the plan is an array; it must be an object"));
+}
+
+/// Each with its place: "plan.json:LINE:COLUMN: ...".
+TEST(PlanJson, WhatConsumersRelyOnIsChecked) {
+  const std::string text = small_plan();
+  const auto error = [&](const std::string& from, const std::string& to) {
+    const std::string found = error_of(replaced(text, from, to), false);
+    EXPECT_THAT(found, MatchesRegex("plan.json:[0-9]+:[0-9]+: .*"));
+    return found;
+  };
+  EXPECT_THAT(error("\"extents\": [2, 4]", "\"extents\": []"), HasSubstr("0 extents of 2 axes; one extent per axis"));
+  EXPECT_THAT(error("\"extents\": [2, 4]", "\"extents\": [2, 0]"), HasSubstr("an extent is 0; it must be from 1 to"));
+  EXPECT_THAT(error("\"extents\": [2, 4]", "\"extents\": [2, 3]"),
+              HasSubstr("a part of the tile's index is 3; it must be from 0 to 2"));
+  EXPECT_THAT(error("\"shape\": [256, 512]", "\"shape\": [256, 4611686018427387904]"),
+              HasSubstr("a size of 'shape' is 4611686018427387904"));
+  EXPECT_THAT(error("\"shape\": [256, 512]", "\"shape\": [281474976710656, 512]"),
+              HasSubstr("a tensor of 281474976710656 x 512 elements; 2^48 at most"));
+  EXPECT_THAT(error("\"shape\": [256, 512]", "\"shape\": []"), HasSubstr("a tensor of 0 dimensions; from 1 to 5"));
+  EXPECT_THAT(error("\"held\": [[[0, 128], [0, 512]]", "\"held\": [[[0, 128], [0, 513]]"),
+              HasSubstr("the range 0:513 is not in dimension 1 of a (256 x 512); 0 <= begin <= end <= 512"));
+  EXPECT_THAT(error("\"held\": [[[0, 128], [0, 512]]", "\"held\": [[[-1, 128], [0, 512]]"),
+              HasSubstr("the range -1:128 is not in dimension 0 of a"));
+  EXPECT_THAT(error("\"before\": \"shard(0)\"", "\"before\": \"shard(2)\""),
+              HasSubstr("'shard(2)' of a tensor of 2 dimensions; dimensions count from 0 to 1"));
+  EXPECT_THAT(error("\"name\": \"b\"", "\"name\": \"a\""), HasSubstr("a buffer called 'a'; every buffer has a name"));
+  EXPECT_THAT(error("\"parameter\": \"b_ptr\"", "\"parameter\": \"a_ptr\""), HasSubstr("the parameter 'a_ptr'"));
+  EXPECT_THAT(error("\"staging_for\": -1", "\"staging_for\": -2"), HasSubstr("'staging_for' is -2"));
+  EXPECT_THAT(error("\"slot\": 0", "\"slot\": 9"), HasSubstr("is in slot 9 of rank 0, which has "));
+  EXPECT_THAT(error("\"slot\": 1", "\"slot\": 0"), HasSubstr(", one there already; slots count from 0"));
+  EXPECT_THAT(error("\"completion_signals\": [", "\"completion_signals\": [99, "), HasSubstr("a signal is 99"));
+  EXPECT_THAT(error("\"source\": {\"rank\": 0", "\"source\": {\"rank\": 1"),
+              HasSubstr("a queue of rank 0 moves from rank 1 to rank 1; one of them is the queue's rank"));
+  EXPECT_THAT(
+      error("\"sums\": []", "\"sums\": [{\"rank\": 0, \"buffer\": 2, \"region\": [[0, 1], [0, 1]], \"order\": 0}]"),
+      HasSubstr("a sum of 'c', which is not reduced; nothing is: remove it"));
 }
 
 }  // namespace

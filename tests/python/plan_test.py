@@ -38,8 +38,17 @@ class Plans(unittest.TestCase):
         self.assertEqual(c.outputs, ((slice(0, 256), slice(0, 128)),) * 2)
         self.assertEqual(c.held, (None, None))
         self.assertIs(plan.buffer("b"), b)
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(syncopate.Error, "the plan has no buffer 'd'; known: a, b, c"):
             plan.buffer("d")
+
+    def test_the_wrong_kind_of_file(self):
+        with self.assertRaisesRegex(syncopate.Error, r"x\.toml: this is an operator file, not a plan; compile it with syncopate\.compile\(\)"):
+            syncopate.load("x.toml")
+        with self.assertRaisesRegex(syncopate.Error, r"x\.json: this is a plan, not an operator file; read it with syncopate\.load\(\)"):
+            syncopate.compile(pathlib.Path("x.json"))
+        for function in (syncopate.load, syncopate.compile):
+            with self.assertRaisesRegex(syncopate.Error, "there is a zero byte in the path"):
+                function("a\0b")
 
     def test_a_reduced_output_is_the_ranks_rows(self):
         plan = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2})

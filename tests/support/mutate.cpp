@@ -327,9 +327,8 @@ class Mutator {
       const auto at = static_cast<std::ptrdiff_t>(i);
       add("drop step", name + " is left out", false,
           [=](Plan& plan) { steps_of(plan).erase(steps_of(plan).begin() + at); });
-      add("repeat step", name + " comes twice", false, [=](Plan& plan) {
-        steps_of(plan).insert(steps_of(plan).begin() + at, LoopStep(steps_of(plan)[i]));
-      });
+      add("repeat step", name + " comes twice", false,
+          [=](Plan& plan) { steps_of(plan).insert(steps_of(plan).begin() + at, LoopStep(steps_of(plan)[i])); });
       if (i + 1 == about.steps.size()) continue;
       if (!about.steps[i].waits.empty())
         add("late wait", name + " leaves its waits to the next one", false, [=](Plan& plan) {
@@ -356,8 +355,8 @@ const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
       "drop wait",          "drop raise",    "lower threshold", "lower count",  "swap transfers", "swap chunks",
       "swap signals",       "reorder queue", "shift chunk",     "shrink chunk", "retarget",       "drop transfer",
-      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers",
-      "drop step",          "repeat step",   "late wait",       "swap steps"};
+      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers", "drop step",
+      "repeat step",        "late wait",     "swap steps"};
   return kKinds;
 }
 

@@ -422,11 +422,12 @@ TEST(NoEarlyRead, APieceBeforeItsWait) {
   steps[3].waits.insert(steps[3].waits.begin(), steps[2].waits.front());
   steps[2].waits.clear();
   EXPECT_EQ(refuted(plan), std::vector<std::string>{"no read before its data"});
-  EXPECT_EQ(refutation(plan, "no read before its data"),
-            "tile (0, 0) on rank 1 (slot 0, worker 0) may read a[0:4, 0:4] before it is there. Order of events: 1. rank "
-            "1 starts the launch; 2. the worker, which has waited for nothing, walks iterations 0 to 1 of loop rows, "
-            "which reads a[0:4, 0:4]; 3. only then comes transfer 0.0 (a[0:4, 0:4] from rank 0 to rank 1, at place 0 of "
-            "queue 'rank 0 queue 0'), which brings a[0:4, 0:4] and raises 'chunk 0.0 at rank 1'");
+  EXPECT_EQ(
+      refutation(plan, "no read before its data"),
+      "tile (0, 0) on rank 1 (slot 0, worker 0) may read a[0:4, 0:4] before it is there. Order of events: 1. rank "
+      "1 starts the launch; 2. the worker, which has waited for nothing, walks iterations 0 to 1 of loop rows, "
+      "which reads a[0:4, 0:4]; 3. only then comes transfer 0.0 (a[0:4, 0:4] from rank 0 to rank 1, at place 0 of "
+      "queue 'rank 0 queue 0'), which brings a[0:4, 0:4] and raises 'chunk 0.0 at rank 1'");
 }
 
 TEST(NoEarlyRead, AWorkerKnowsInLaterSlotsWhatItsStepsHaveWaitedFor) {
@@ -441,12 +442,12 @@ TEST(NoEarlyRead, AWorkerKnowsInLaterSlotsWhatItsStepsHaveWaitedFor) {
 TEST(NoDeadlock, AStepThatWaitsForWhatNobodyRaises) {
   Plan plan = streamed(Route::direct_push);
   const Wait wait = plan.programs[1].slots[0].steps[2].waits.front();
-  for (Transfer& moved : plan.programs[0].queues[0].transfers)
-    std::erase(moved.signals, wait.signal);
-  EXPECT_THAT(refutation(plan, "no deadlock"),
-              AllOf(HasSubstr("tile (0, 0) on rank 1 (slot 0, worker 0) waits in launch 1, before it walks iterations 0 "
-                              "to 1 of loop rows, for 'chunk 0.0 at rank 1' to reach 1"),
-                    HasSubstr("nobody is left to raise it")));
+  for (Transfer& moved : plan.programs[0].queues[0].transfers) std::erase(moved.signals, wait.signal);
+  EXPECT_THAT(
+      refutation(plan, "no deadlock"),
+      AllOf(HasSubstr("tile (0, 0) on rank 1 (slot 0, worker 0) waits in launch 1, before it walks iterations 0 "
+                      "to 1 of loop rows, for 'chunk 0.0 at rank 1' to reach 1"),
+            HasSubstr("nobody is left to raise it")));
 }
 
 }  // namespace
