@@ -56,14 +56,33 @@ class Results {
   };
 
   std::vector<Bytes> expected_outputs(Launch& entry, int rank, std::int64_t launch) {
-    if (!slots_raise(world_.plan)) return local_->run(world_.plan, rank, world_.inputs(rank, launch));
+    if (!slots_raise(world_.plan)) return run_local(rank, launch);
     if (entry.expected.empty()) {
       std::vector<std::vector<Bytes>> unfused;
-      for (int other = 0; other < world_.plan.ranks; ++other)
-        unfused.push_back(local_->run(world_.plan, other, world_.inputs(other, launch)));
+      for (int other = 0; other < world_.plan.ranks; ++other) unfused.push_back(run_local(other, launch));
       entry.expected = operator_outputs(world_.plan, std::move(unfused));
     }
     return std::move(entry.expected[static_cast<std::size_t>(rank)]);
+  }
+
+  std::vector<Bytes> run_local(int rank, std::int64_t launch) {
+    const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
+    std::vector<Bytes> outputs = local_->run(world_.plan, rank, inputs);
+    if (launch == 1 && !world_.plan.kernel.streamed_loops.empty())
+      note_order(order_difference(world_.plan, rank, outputs, local_->run_as_written(world_.plan, inputs)));
+    return outputs;
+  }
+
+  /// The order of a loop that only accumulates shows in rounding and nowhere else.
+  void note_order(OrderDifference found) {
+    if (!found.is_rounding())
+      throw Failure(Outcome::wrong_result,
+                    fmt::format("{}; rounding may make them differ by {:.3g}: the streamed loop does more than "
+                                "accumulate, so its annotation 'streamed_loop' is wrong",
+                                found.where, found.allowed));
+    std::optional<OrderDifference>& worst = world_.report.order;
+    if (!worst || worst->where.empty() || found.difference * worst->allowed > worst->difference * found.allowed)
+      worst = std::move(found);
   }
 
   World& world_;

@@ -82,10 +82,8 @@ IterationOrder order_of(const Plan& plan, int rank) {
 
 LocalKernel::LocalKernel(const Plan& plan) {
   const KernelPart& kernel = plan.kernel;
-  if (kernel.streamed_loops.empty()) {
-    program_ = load_program(kernel.file, kernel.local_source, kernel.function);
-    return;
-  }
+  program_ = load_program(kernel.file, kernel.local_source, kernel.function);
+  if (kernel.streamed_loops.empty()) return;
   const TileKernel local(parse_module(std::make_shared<const SourceFile>(kernel.file, kernel.local_source)),
                          kernel.function);
   if (local.streamed_loops().size() != kernel.streamed_loops.size())
@@ -97,6 +95,17 @@ LocalKernel::LocalKernel(const Plan& plan) {
 }
 
 std::vector<Bytes> LocalKernel::run(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const {
+  if (!reordered_) return run_as_written(plan, inputs);
+  const IterationOrder order = order_of(plan, rank);
+  return run_in(&order, plan, inputs);
+}
+
+std::vector<Bytes> LocalKernel::run_as_written(const Plan& plan, const std::vector<Bytes>& inputs) const {
+  return run_in(nullptr, plan, inputs);
+}
+
+std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& plan,
+                                       const std::vector<Bytes>& inputs) const {
   std::vector<Bytes> buffers;
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
@@ -107,12 +116,11 @@ std::vector<Bytes> LocalKernel::run(const Plan& plan, int rank, const std::vecto
   const Arguments arguments = kernel_arguments(plan);
   std::vector<std::int64_t> programs(3, 1);
   std::copy(plan.kernel.grid.begin(), plan.kernel.grid.end(), programs.begin());
-  const IterationOrder order = reordered_ ? order_of(plan, rank) : IterationOrder();
   for (std::int64_t z = 0; z < programs[2]; ++z)
     for (std::int64_t y = 0; y < programs[1]; ++y)
       for (std::int64_t x = 0; x < programs[0]; ++x) {
-        if (reordered_)
-          reordered_->run_to_end(order, arguments, {x, y, z}, programs, memory);
+        if (order != nullptr)
+          reordered_->run_to_end(*order, arguments, {x, y, z}, programs, memory);
         else
           run_to_end(program_, arguments, {x, y, z}, programs, memory);
       }

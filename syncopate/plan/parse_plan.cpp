@@ -295,6 +295,21 @@ class PlanParser {
     return list;
   }
 
+  /// A piece of a tile that has those `before` it.
+  LoopPiece piece(const Json& value, const std::vector<LoopPiece>& before) const {
+    const std::vector<Json>& parts = values_.tuple(value, "a piece", 4);
+    LoopPiece piece;
+    piece.loop = values_.index(parts[0], "the piece's loop", plan_.kernel.streamed_loops.size());
+    piece.begin = values_.integer(parts[1], "the piece's first iteration", 0, kMostIterations);
+    piece.end = values_.integer(parts[2], "the piece's past-the-last iteration", piece.begin + 1, kMostIterations);
+    piece.reads = accesses(parts[3]);
+    const bool goes_on = !before.empty() && before.back().loop == piece.loop;
+    if ((!before.empty() && before.back().loop > piece.loop) || piece.begin != (goes_on ? before.back().end : 0))
+      throw values_.error(value, "a piece that does not follow the one before it",
+                          "pieces are listed by loop, and those of a loop follow each other from iteration 0");
+    return piece;
+  }
+
   void tile(const Json& value) {
     JsonReader reader(file_, value, "tile");
     Tile tile;
@@ -309,28 +324,9 @@ class PlanParser {
       values_.integer(index.items()[axis], "a part of the tile's index", 0, extents[axis] - 1);
     tile.reads = accesses(reader.required("reads"));
     tile.writes = accesses(reader.required("writes"));
-    for (const Json& item : reader.array("pieces")) {
-      const LoopPiece* previous = tile.pieces.empty() ? nullptr : &tile.pieces.back();
-      tile.pieces.push_back(piece(item, previous));
-    }
+    for (const Json& item : reader.array("pieces")) tile.pieces.push_back(piece(item, tile.pieces));
     reader.finish();
     plan_.tiles.push_back(std::move(tile));
-  }
-
-  /// Pieces stand by loop, each beginning where the one before it has ended.
-  LoopPiece piece(const Json& value, const LoopPiece* previous) const {
-    const std::vector<Json>& parts = values_.tuple(value, "a piece", 4);
-    LoopPiece piece;
-    piece.loop = values_.index(parts[0], "the piece's loop", plan_.kernel.streamed_loops.size());
-    const bool goes_on = previous != nullptr && previous->loop == piece.loop;
-    if (previous != nullptr && piece.loop < previous->loop)
-      throw values_.error(parts[0], fmt::format("a piece of loop {} after one of loop {}", piece.loop, previous->loop),
-                          "pieces stand by loop");
-    const std::int64_t begin = goes_on ? previous->end : 0;
-    piece.begin = values_.integer(parts[1], "the piece's first iteration", begin, begin);
-    piece.end = values_.integer(parts[2], "the piece's past-the-last iteration", begin + 1, kMostIterations);
-    piece.reads = accesses(parts[3]);
-    return piece;
   }
 
   SumOrder sum_order(const Json& value, int depth = 0) const {
@@ -474,18 +470,31 @@ class PlanParser {
     Slot slot;
     slot.tile = values_.index(parts[0], "the slot's tile", plan_.tiles.size());
     slot.waits = waits(parts[1], rank);
-    if (plain == 3) slot.steps = steps(parts[2], rank, plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces.size());
+    if (plain == 3) add_steps(parts[2], rank, slot);
     if (parts.size() > plain) add_sums(parts.back(), rank, slot);
     return slot;
   }
 
-  std::vector<LoopStep> steps(const Json& value, int rank, std::size_t pieces) const {
-    std::vector<LoopStep> list;
-    for (const Json& item : expect_array(file_, value, "the steps of a slot")) {
+  void add_steps(const Json& value, int rank, Slot& slot) const {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const Json& item : expect_array(file_, value, "steps")) {
       const std::vector<Json>& pair = values_.tuple(item, "a step", 2);
-      list.push_back({values_.index(pair[0], "the step's piece", pieces), waits(pair[1], rank)});
+      const int number = values_.index(pair[0], "the step's piece", pieces.size());
+      const LoopPiece& piece = pieces[static_cast<std::size_t>(number)];
+      if (walked[static_cast<std::size_t>(number)] || piece.loop < loop)
+        throw values_.error(item, "a step to a piece that has been walked, or of an earlier loop",
+                            "each piece once, the first loop's first");
+      walked[static_cast<std::size_t>(number)] = true;
+      loop = piece.loop;
+      slot.steps.push_back({number, waits(pair[1], rank)});
     }
-    return list;
+    if (slot.steps.size() != pieces.size())
+      throw values_.error(
+          value,
+          fmt::format("{} of a tile of {}", count_of(slot.steps.size(), "step"), count_of(pieces.size(), "piece")),
+          "each piece once");
   }
 
   void add_sums(const Json& value, int rank, Slot& slot) const {

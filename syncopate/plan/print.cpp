@@ -63,8 +63,8 @@ std::string tiles_line(const Plan& plan) {
   if (plan.kernel.streamed_loops.empty()) return text;
   std::size_t most = 0;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.pieces.size());
-  return text +
-         fmt::format("; their loops over {} in up to {} pieces", fmt::join(plan.kernel.streamed_loops, ", "), most);
+  return text + fmt::format("; their loops over {} in up to {}", fmt::join(plan.kernel.streamed_loops, ", "),
+                            count_of(most, "piece"));
 }
 
 std::string order_line(const Plan& plan) {

@@ -11,6 +11,7 @@
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
 #include "tests/driver/gemm_reference.h"
+#include "tests/support/temporary_folder.h"
 
 namespace syncopate {
 namespace {
@@ -319,6 +320,57 @@ TEST(Streamed, CausalTilesWaitOnlyForWhatTheySee) {
       for (const TileAccess& read : piece.reads) last = std::max(last, read.region[0].end);
     EXPECT_EQ(last, (tile.index[1] + 1) * 16) << "block " << tile.index[1];
   }
+}
+
+/// A product whose K loop multiplies one block behind the one that it loads.
+std::string one_block_behind() {
+  std::string text = SourceFile::read(SYNCOPATE_SOURCE_DIR "/kernels/gemm_pointers.py")->text();
+  const auto replace = [&](const std::string& from, const std::string& to) {
+    const std::size_t begin = text.find(from);
+    EXPECT_NE(begin, std::string::npos) << from;
+    text.replace(begin, from.size(), to);
+  };
+  replace("    for k in range",
+          "    a_tile = tl.zeros((BLOCK_M, BLOCK_K), dtype=a_ptr.dtype.element_ty)\n"
+          "    b_tile = tl.zeros((BLOCK_K, BLOCK_N), dtype=b_ptr.dtype.element_ty)\n    for k in range");
+  replace("        offs_k = k * BLOCK_K",
+          "        accumulator = tl.dot(a_tile, b_tile, accumulator) * 0.5\n        offs_k = k * BLOCK_K");
+  replace("        accumulator = tl.dot(a_tile, b_tile, accumulator)\n\n",
+          "    accumulator = tl.dot(a_tile, b_tile, accumulator)\n\n");
+  return text;
+}
+
+/// The annotation promises what cannot be seen from the text; a run shows it.
+TEST(Streamed, ALoopThatDoesMoreThanAccumulateIsFound) {
+  testing::TemporaryFolder folder;
+  folder.write("kernel.py", one_block_behind());
+  std::string text = SourceFile::read(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm_k.toml")->text();
+  text.replace(text.find("../kernels/gemm_pointers.py"), 27, "kernel.py");
+  const Plan plan =
+      compile_operator(folder.write("op.toml", text), testing::product_overrides({32, 32, 128}, 2, 2, false));
+  ASSERT_TRUE(verify(plan).holds()) << "the data is there in time";
+  const RunReport report = run_on_cpu_ranks(plan, {});
+  EXPECT_EQ(report.outcome, Outcome::wrong_result);
+  EXPECT_NE(report.message.find("the streamed loop does more than accumulate"), std::string::npos) << report.message;
+  EXPECT_NE(report.message.find("rank 1: c["), std::string::npos) << report.message;
+}
+
+TEST(Streamed, TheOrderShowsInRoundingOnly) {
+  RunOptions options;
+  options.inputs = InputKind::reals;
+  const RunReport attention = run_on_cpu_ranks(compiled(Attention{}), options);
+  ASSERT_EQ(attention.outcome, Outcome::right) << attention.message;
+  ASSERT_TRUE(attention.order.has_value());
+  EXPECT_GT(attention.order->difference, 0);
+  EXPECT_LT(attention.order->difference, attention.order->allowed / 2) << attention.order->where;
+  options.inputs = InputKind::small_integers;
+  const RunReport product = run_on_cpu_ranks(compiled(Product{}), options);
+  ASSERT_TRUE(product.order.has_value());
+  EXPECT_EQ(product.order->where, "") << "sums of integers are exact in any order";
+  Product in_order;
+  in_order.ranks = 1;
+  options.inputs = InputKind::reals;
+  EXPECT_FALSE(run_on_cpu_ranks(compiled(in_order), options).order.has_value()) << "nothing is streamed";
 }
 
 /// Where no chunk ends inside the loop, it stays as it is.

@@ -111,7 +111,8 @@ TEST(StreamedLoops, TilesWithOtherMasksReadOtherThings) {
 TEST(StreamedLoops, MasksOnDataDoNotKeepTilesFromSharing) {
   Text text;
   text.body =
-      "        c = n + tl.arange(0, BLOCK)\n        total += tl.sum(tl.where(c < N - 2 * row, tl.load(x + c), 0.0), 0)\n";
+      "        c = n + tl.arange(0, BLOCK)\n        total += tl.sum(tl.where(c < N - 2 * row, tl.load(x + c), 0.0), "
+      "0)\n";
   const TileSpace space = analysed(text.kernel());
   EXPECT_EQ(space.tiles[2].loops[0].reads, space.tiles[0].loops[0].reads);
 }
@@ -164,8 +165,7 @@ TEST(StreamedLoopError, IterationsThatDependOnEachOther) {
   EXPECT_THAT(error_of(text), HasSubstr("depends on what the iteration before it computes here"));
   text = {};
   text.before = "    offset = 0\n";
-  text.body =
-      "        if n > 8:\n            offset = n\n        total += tl.load(x + row * N + offset)\n";
+  text.body = "        if n > 8:\n            offset = n\n        total += tl.load(x + row * N + offset)\n";
   EXPECT_THAT(error_of(text), HasSubstr("depends on what the iteration before it computes here"))
       << "the assignment may be skipped";
   text.body = "        offset = n\n        total += tl.load(x + row * N + offset)\n";
