@@ -376,8 +376,8 @@ class SumEditor::Impl {
   }
 
   // ---- What happens ahead of the first of several stores ----
-  // The summands of the first addend are loaded for all of them, so that the loads are under way together, and while
-  // their own values are converted to the output's type.
+  // The summands of the first addend are loaded for all of them, so that the loads are under way together. Before that,
+  // their values are converted to the output's type, to have the registers.
 
   /// Names that the statements from `first` up to `last`, its sibling, assign.
   static std::set<std::string> assigned_between(const Site& first, const Site& last) {
@@ -431,13 +431,6 @@ class SumEditor::Impl {
       return sites.size() == 1 ? std::string(base) : fmt::format("{}_{}", base, i);
     };
     for (std::size_t i = 0; i < sites.size(); ++i) {
-      const Call call = read_call(*sites[i]);
-      ahead.summands.push_back(name(kFirst, i));
-      ahead.lines +=
-          call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
-                    {call.place, call.offsets[0], call.offsets[1], kAddend, kArrived, runtime_parameter::kStaging});
-    }
-    for (std::size_t i = 0; i < sites.size(); ++i) {
       const std::string value = text(read_call(*sites[i]).value);
       const bool known = value_known(*sites.front(), *sites[i]);
       ahead.values.push_back(known ? name(kValue, i) : value);
@@ -445,6 +438,13 @@ class SumEditor::Impl {
       const bool long_line = value.find('\n') != std::string::npos;
       ahead.lines +=
           fmt::format(fmt::runtime(long_line ? "{}{} = ({})\n" : "{}{} = {}\n"), space, ahead.values.back(), value);
+    }
+    for (std::size_t i = 0; i < sites.size(); ++i) {
+      const Call call = read_call(*sites[i]);
+      ahead.summands.push_back(name(kFirst, i));
+      ahead.lines +=
+          call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
+                    {call.place, call.offsets[0], call.offsets[1], kAddend, kArrived, runtime_parameter::kStaging});
     }
     return ahead;
   }

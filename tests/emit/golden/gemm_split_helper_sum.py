@@ -400,9 +400,9 @@ def gemm_split_helper_fused(x, w, y, rows, cols, depth,
                                                       syncopate_launch, syncopate_slot, syncopate_record,
                                                       syncopate_time_limit)
             syncopate_addend = syncopate_first_addend(syncopate_work, syncopate_entry, syncopate_addends)
+            syncopate_value = total.to(y_desc.dtype)
             syncopate_first = syncopate_first_summands(y_desc, tile_r * TILE_R, tile_c * TILE_C, syncopate_addend,
                                                        syncopate_arrived, syncopate_staging)
-            syncopate_value = total.to(y_desc.dtype)
             syncopate_value = syncopate_sum_block(syncopate_value, syncopate_first, y_desc, tile_r * TILE_R,
                                                   tile_c * TILE_C, syncopate_addend, syncopate_work, syncopate_entry,
                                                   syncopate_arrived, syncopate_staging, syncopate_addends)

@@ -416,6 +416,10 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
             left, right = halves(accumulator)
             first, second = halves(left)
             third, fourth = halves(right)
+            syncopate_value_0 = first.to(c.dtype)
+            syncopate_value_1 = second.to(c.dtype)
+            syncopate_value_2 = third.to(c.dtype)
+            syncopate_value_3 = fourth.to(c.dtype)
             syncopate_first_0 = syncopate_first_summands(c, row, column, syncopate_addend, syncopate_arrived,
                                                          syncopate_staging)
             syncopate_first_1 = syncopate_first_summands(c, row, column + BLOCK_N // 4, syncopate_addend,
@@ -424,10 +428,6 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                                                          syncopate_arrived, syncopate_staging)
             syncopate_first_3 = syncopate_first_summands(c, row, column + BLOCK_N // 4 * 3, syncopate_addend,
                                                          syncopate_arrived, syncopate_staging)
-            syncopate_value_0 = first.to(c.dtype)
-            syncopate_value_1 = second.to(c.dtype)
-            syncopate_value_2 = third.to(c.dtype)
-            syncopate_value_3 = fourth.to(c.dtype)
             syncopate_value = syncopate_sum_block(syncopate_value_0, syncopate_first_0, c, row, column,
                                                   syncopate_addend, syncopate_work, syncopate_entry, syncopate_arrived,
                                                   syncopate_staging, syncopate_addends)
