@@ -58,6 +58,11 @@ struct Buffer {
   Placement after;           ///< differs from `inside` only for a reduced output
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
   int staging_for = -1;      ///< of a staging buffer: the reduced buffer whose peers' summands land here
+  /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
+  /// has its own.
+  bool shared = false;
+  /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
+  std::vector<Range> values = {};
 
   bool is_reduced() const { return inside.kind == Placement::Kind::partial_sum; }
 };
