@@ -274,10 +274,10 @@ class PlanFuzz : public ::testing::TestWithParam<std::string> {
     std::printf("  %s: %d refused; of the others %d false, %d runs wrong, %d right all the same\n",
                 stem(GetParam()).c_str(), counts.refused, counts.false_plans, counts.wrong_runs, counts.unharmed);
     EXPECT_GT(counts.refused, 150);
-    EXPECT_GT(counts.false_plans, 5);
+    EXPECT_GE(counts.false_plans, 4);
     if (!is_small(plan)) return;
-    EXPECT_GT(counts.wrong_runs, 5);
-    EXPECT_GT(counts.unharmed, 5);
+    EXPECT_GE(counts.wrong_runs, 4);
+    EXPECT_GE(counts.unharmed, 4);
   }
 };
 
