@@ -16,10 +16,12 @@ namespace syncopate {
 
 namespace {
 
-/// No element of a tensor, and no value that runs make up, is farther from 0.
+/// No element of a tensor is farther from 0.
 constexpr std::int64_t kFarthest = std::int64_t{1} << 48;
 /// Of a streamed loop: more are no loop that anyone means.
 constexpr std::int64_t kMostIterations = std::int64_t{1} << 24;
+/// That runs make up.
+constexpr std::int64_t kFarthestValue = std::int64_t{1} << 62;
 
 class PlanParser {
  public:
@@ -161,8 +163,8 @@ class PlanParser {
     std::vector<Range> list;
     for (const Json& item : expect_array(file_, value, "'values'")) {
       const std::vector<Json>& pair = values_.tuple(item, "a range of values", 2);
-      const std::int64_t from = values_.integer(pair[0], "a value", -kFarthest, kFarthest);
-      list.push_back({from, values_.integer(pair[1], "the end of a range of values", from + 1, kFarthest + 1)});
+      const std::int64_t from = values_.integer(pair[0], "a value", -kFarthestValue, kFarthestValue);
+      list.push_back({from, values_.integer(pair[1], "the end of a range of values", from + 1, kFarthestValue + 1)});
     }
     if (!list.empty() && (list.size() != static_cast<std::size_t>(plan_.ranks) || is_floating(dtype)))
       throw values_.error(value, "'values' does not fit the buffer", "of integers, a range for each rank; or nothing");

@@ -53,7 +53,7 @@
 
 namespace syncopate {
 
-inline constexpr int kPlanVersion = 4;
+inline constexpr int kPlanVersion = 5;
 
 /// Who moves bytes (S11). Only the copy engine is realised so far; the others have their names reserved.
 enum class Engine : std::uint8_t { copy_engine };

@@ -5,6 +5,7 @@ Usage: cli_test.py BINARY SOURCE_DIR
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -187,6 +188,20 @@ step  rank 0  rank 1  rank 2
         self.assertRegex(result.stdout, r"tiles +1 per rank .*, on 1 worker\n")
         self.assertRegex(result.stdout, r" 1 launch of gemm_fused on 1 CPU rank, seed 0\n +1 tile, 0 transfers, \d+ steps of the machine\n")
         self.assertNotRegex(result.stdout, r"(?<![\d.])1 (ranks|tiles|workers|transfers|launches|signals)\b")
+
+    def test_a_terminal_sees_what_is_done_and_then_no_trace_of_it(self):
+        for command, words in (("verify", (b"compiling ...", b"verifying ...")), ("run", (b"compiling ...", b"preparing the ranks ..."))):
+            ours, theirs = pty.openpty()
+            result = subprocess.run([BINARY, command, AG_GEMM, *SMALL], stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+            os.close(theirs)
+            shown = os.read(ours, 65536)
+            os.close(ours)
+            self.assertEqual(result.returncode, 0)
+            for word in words:
+                self.assertIn(word, shown)
+            self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
+            self.assertNotIn(b"...", result.stdout)
+        self.assertEqual(run("verify", AG_GEMM, *SMALL).stderr, "")
 
     def test_ctrl_c_leaves_nothing_half_written(self):
         for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):

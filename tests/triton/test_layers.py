@@ -7,7 +7,7 @@ import unittest
 
 import kernels
 import triton
-from compiled import ALIGNED, RUNTIME_SCALARS, Compiled, spills_and_registers
+from compiled import ALIGNED, RUNTIME_SCALARS, Compiled, assembled
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
@@ -39,8 +39,8 @@ def compiled(function, types, constants, warps, stages):
             attributes[(i,)] = ALIGNED
     kernel = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
                             target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
-    spill_bytes, registers = spills_and_registers(kernel.asm["ptx"])
-    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared)
+    spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
+    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared, serialised)
 
 
 class Layers(unittest.TestCase):
@@ -57,6 +57,7 @@ class Layers(unittest.TestCase):
                         made = compiled(function, types, constants, warps, stages)
                         print(f"{function.__name__}: {made}", flush=True)
                         self.assertEqual(made.spill_bytes, 0)
+                        self.assertFalse(made.serialised)
                         self.assertEqual(made.count("wgmma.mma_async"), products)
 
 
