@@ -1,5 +1,5 @@
-# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of prelude.py. Embedded in the same way;
-# an emitted file holds those that its kernel needs.
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of
+# prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
@@ -116,7 +116,7 @@ def syncopate_raise_all(rows, signals, peers):
 
 @triton.jit
 def syncopate_raise_late(work, rows, signals, peers):
-    """Raises the signals of the slot before, where the tile order puts that off until here. `rows`: see syncopate_raise_all.
+    """Raises the signals of the slot before, where the tile order puts that off until here.
 
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.

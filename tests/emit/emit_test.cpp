@@ -411,7 +411,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
       "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
       "        # Where.\n"
-      "        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_raise_late(syncopate_work, syncopate_entry + 7, syncopate_signals, syncopate_peers)\n"
       "        if syncopate_adds(syncopate_work):\n"
       "            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, "
       "syncopate_flags,\n"
@@ -440,7 +440,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "                tl.store(c + at, value, mask=(at < n) & syncopate_kept_here)\n"
       "            else:\n"
       "                tl.store(c + at, value, mask=at < n)  # done\n"
-      "        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_raise_early(syncopate_work, syncopate_entry + 9, syncopate_signals, syncopate_peers)\n"
       "        syncopate_slot += tl.num_programs(0)\n");
 }
 

@@ -90,59 +90,78 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA (for their writes, not only for their
-    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over
-    values of all threads is a barrier of the block (in a block of one warp, bar.warp.sync is), after which one thread's
-    release covers the stores of all. It is a sum and not a plain barrier because Triton does not pipeline loops that
-    hold a barrier. Add the 0 to the slot of the flag: so the raise stays behind.
+    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
+    the 0 to the slot of the flag: so the raise stays behind.
+    The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
+    aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
-    done = tl.inline_asm_elementwise(
+    return tl.inline_asm_elementwise(
         """
         {
             cp.async.bulk.wait_group    0;
-            fence.proxy.async;
-            bar.warp.sync               0xffffffff;
-            and.b32                     $0, $4, 0;
-            and.b32                     $1, $5, 0;
-            and.b32                     $2, $6, 0;
-            and.b32                     $3, $7, 0;
+            barrier.sync                0;
+            and.b32                     $0, $1, 0;
         }
         """,
-        constraints="=r,=r,=r,=r,r,r,r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=4)
-    return tl.sum(done, axis=0)
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
 def syncopate_raise(peers, home, slot):
-    """Adds 1 to flag `slot` of rank `home`, once for the whole block.
+    """Adds 1 to flag `slot` of rank `home`, once for the whole block, and returns 0.
 
     Memory order: a release of system scope by one thread. With syncopate_publish before it, whoever sees the new value
-    by an acquire sees all that the block stored before, on whichever device it runs.
+    by an acquire sees all that the block stored before, on whichever device it runs. The scope is that of the system
+    even for flags of this device, since others read them: copy engines and the front end of the device.
     """
     flag = tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot
-    tl.atomic_add(flag, 1, sem="release", scope="sys")
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  first;
+            .reg .b32   thread;
+
+            mov.u32                                 thread, %tid.x;
+            setp.eq.u32                             first, thread, 0;
+            @first red.release.sys.global.add.u64   [$1], 1;
+            and.b32                                 $0, thread, 0;
+        }
+        """,
+        constraints="=r,l,~{memory}", args=[flag], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
-def syncopate_raise_all(signal, last, signals, peers):
-    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
-    if signal < last:
-        published = syncopate_publish()
-        while signal < last:
-            syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
-            signal += 1
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(signal >= 0)
+def syncopate_raise_all(rows, signals, peers):
+    """Publishes what the block has stored and raises signals; `rows` points to the first and the past-the-last row."""
+    signal = tl.load(rows)
+    last = tl.load(rows + 1)
+    published = syncopate_publish()
+    while signal < last:
+        slot = tl.load(signals + signal * 2 + 1) + published
+        # A step that the compiler does not know keeps it from unrolling the loop.
+        signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
 
 
 @triton.jit
-def syncopate_load_raises(entry):
-    """Of a kernel that adds nothing: the rows of signals to raise before the slot stores, and after it has.
+def syncopate_raise_late(work, rows, signals, peers):
+    """Raises the signals of the slot before, where the tile order puts that off until here.
 
-    `entry` points to the last four columns of the slot's row of the tile order, which are loaded at once.
+    By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
+    stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
-    return (tl.load(entry).to(tl.int32), tl.load(entry + 1).to(tl.int32), tl.load(entry + 2).to(tl.int32),
-            tl.load(entry + 3).to(tl.int32))
+    if work & 2:
+        syncopate_raise_all(rows, signals, peers)
+
+
+@triton.jit
+def syncopate_raise_early(work, rows, signals, peers):
+    """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
+    if work & 4:
+        syncopate_raise_all(rows, signals, peers)
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(work >= -(1 << 62))
 
 
 @triton.jit
@@ -154,7 +173,9 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 8
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 9
+        syncopate_entry = syncopate_row + 2
+        syncopate_work = tl.load(syncopate_entry + 6)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -175,8 +196,7 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
             accumulator = tl.dot(a_tile, b_tile, accumulator)
 
         c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
-        syncopate_raises = syncopate_load_raises(syncopate_row + 4)
-        syncopate_raise_all(syncopate_raises[0], syncopate_raises[1], syncopate_signals, syncopate_peers)
+        syncopate_raise_late(syncopate_work, syncopate_entry + 2, syncopate_signals, syncopate_peers)
         tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty), mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-        syncopate_raise_all(syncopate_raises[2], syncopate_raises[3], syncopate_signals, syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_entry + 4, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)
