@@ -1,5 +1,5 @@
-# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of prelude.py. Embedded in the same way;
-# an emitted file holds those that its kernel needs.
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of
+# prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <tuple>
 
 #include "syncopate/core/text.h"
 #include "syncopate/plan/work.h"
@@ -66,7 +67,8 @@ class ScheduleAdder {
       made.start = std::max(made.start, before.arrival);
       made.level = std::max(made.level, before.level + 1);
     }
-    node_of_[{which.rank, which.index}] = issue(std::move(made), op.port, 1);
+    const bool distributes = communicated_.is_reduced() && !made.reduces;
+    node_of_[{which.rank, which.index}] = issue(std::move(made), op.port, distributes, 1);
   }
 
   /// Of an output what leaves the rank goes first, and what stays last.
@@ -80,15 +82,17 @@ class ScheduleAdder {
       if (written_ && other.schedule == schedule_ && other.source == rank && other.op.index >= 0)
         made.start = std::max(made.start, other.arrival);
     constexpr int kOwnPort = -1;
-    issue(std::move(made), kOwnPort, kLocalSpeed);
+    issue(std::move(made), kOwnPort, false, kLocalSpeed);
   }
 
-  int issue(TransferNode made, int port_number, std::int64_t speed) {
+  /// Sums that are handed out have queues of their own: one that is not ready holds up no summand, nor the other way
+  /// round.
+  int issue(TransferNode made, int port_number, bool distributes, std::int64_t speed) {
     const int id = static_cast<int>(graph_.transfers.size());
     made.schedule = schedule_;
     made.owner = made.op.rank;
     made.buffer = communicated_.buffer;
-    const std::pair<int, int> port{made.owner, port_number};
+    const Port port{made.owner, port_number, distributes};
     auto& queues = graph_.queues[static_cast<std::size_t>(made.owner)];
     const auto [queue, is_new] = queue_of_.try_emplace(port, static_cast<int>(queues.size()));
     if (is_new) queues.emplace_back();
@@ -134,10 +138,11 @@ class ScheduleAdder {
   const CommunicatedTensor& communicated_;
   int schedule_;
   std::int64_t element_;
-  bool written_;                                      ///< there is a result
-  std::map<std::pair<int, int>, int> node_of_;        // (rank, index) -> node
-  std::map<std::pair<int, int>, int> queue_of_;       // (rank, port) -> queue
-  std::map<std::pair<int, int>, std::int64_t> busy_;  // (rank, port) -> estimated time its last transfer ends
+  bool written_;                                ///< there is a result
+  using Port = std::tuple<int, int, bool>;      // rank, port of the schedule, whether it distributes sums
+  std::map<std::pair<int, int>, int> node_of_;  // (rank, index) -> node
+  std::map<Port, int> queue_of_;
+  std::map<Port, std::int64_t> busy_;  // estimated time its last transfer ends
 };
 
 /// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.
