@@ -32,6 +32,7 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
       unguarded_read_(tensors_.size()),
+      read_by_data_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
       next_(shared_),
       current_(shared_) {
@@ -336,7 +337,11 @@ FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& sh
   if (old_volume != new_volume)
     fail(instruction, fmt::format("a block of {} elements cannot take a shape of {}", old_volume, new_volume),
          "a reshape keeps the number of elements");
-  if (value.kind == ValueKind::opaque) return opaque_value(shape, value.dtype, value.reason, *value.origin);
+  if (value.kind == ValueKind::opaque) {
+    Value result = value;
+    result.form.shape = shape;
+    return result;
+  }
   if (value.kind == ValueKind::integer || value.kind == ValueKind::pointer)
     if (const auto form = reshape(value.form, shape)) {
       Value result = value;

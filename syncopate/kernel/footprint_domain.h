@@ -56,6 +56,7 @@ class FootprintDomain {
   const RecordedAccesses& shared_reads() const { return shared_; }
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
   const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
+  const Instruction* read_by_data(std::size_t tensor) const { return read_by_data_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
   std::string tile_name(std::size_t tile) const;
@@ -147,6 +148,7 @@ class FootprintDomain {
   std::vector<const Instruction*> first_write_;
   std::vector<const Instruction*> first_read_;
   std::vector<const Instruction*> unguarded_read_;
+  std::vector<const Instruction*> read_by_data_;  ///< the first load of each tensor whose address depends on data
 
   std::vector<std::int64_t> index_;  ///< of the current tile
   bool in_tile_ = false;

@@ -25,6 +25,17 @@ const FootprintValue* optional_operand(std::span<const Register> operands, std::
   return value.kind == ValueKind::none ? nullptr : &value;
 }
 
+/// Whether loaded data decide which elements of a known tensor an access touches.
+bool is_found_by_data(const FootprintValue& pointers, const FootprintValue* mask) {
+  const auto by_data = [](const FootprintValue& value) {
+    return value.kind == ValueKind::opaque && value.reason == OpaqueReason::data;
+  };
+  const bool known_tensor =
+      pointers.kind == ValueKind::pointer || (pointers.kind == ValueKind::opaque && pointers.parameter >= 0);
+  const bool masked_by_data = pointers.kind == ValueKind::pointer && mask != nullptr && by_data(*mask);
+  return known_tensor && (by_data(pointers) || masked_by_data);
+}
+
 }  // namespace
 
 FootprintValue FootprintDomain::load(const Instruction& instruction, Operands operands, const Value* registers) {
@@ -53,6 +64,12 @@ void FootprintDomain::store(const Instruction& instruction, Operands operands, c
 void FootprintDomain::access_pointers(Direction direction, const Value& pointers, const Value* mask,
                                       const Instruction& instruction) {
   const char* const verb = direction == Direction::read ? "load" : "store";
+  if (direction == Direction::read && is_found_by_data(pointers, mask)) {
+    const Region& whole = tensors_[at_index(pointers.parameter)].whole;
+    const Instruction*& first = read_by_data_[at_index(pointers.parameter)];
+    if (first == nullptr) first = &instruction;
+    return record(direction, pointers.parameter, std::span(&whole, 1), instruction);
+  }
   if (pointers.kind == ValueKind::opaque)
     fail(instruction, fmt::format("the address of this {} {}", verb, because(pointers)),
          "which elements a tile touches must follow from its indices and the arguments");

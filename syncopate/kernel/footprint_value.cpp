@@ -19,13 +19,23 @@ Dtype common_dtype(const FootprintValue& a, const FootprintValue& b) {
   return size_in_bytes(b.dtype) > size_in_bytes(a.dtype) ? b.dtype : a.dtype;
 }
 
-/// An opaque result of opaque operands keeps the reason of the first of them.
+/// The tensor into which a value points, known or not; -1 for what is no pointer.
+std::int16_t tensor_of(const FootprintValue& value) {
+  return value.kind == ValueKind::pointer || value.kind == ValueKind::opaque ? value.parameter : std::int16_t{-1};
+}
+
+/// An opaque result of opaque operands keeps the reason of the first of them, and the tensor that one of them points
+/// into.
 FootprintValue opaque_result(const FootprintValue& a, const FootprintValue& b, Dtype dtype,
                              const Instruction& instruction) {
   const LaneShape shape = broadcast(a.shape(), b.shape()).value_or(a.shape());
-  for (const FootprintValue* operand : {&a, &b})
-    if (operand->kind == ValueKind::opaque) return opaque_value(shape, dtype, operand->reason, *operand->origin);
-  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
+  FootprintValue result = opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
+  for (const FootprintValue* operand : {&b, &a})
+    if (operand->kind == ValueKind::opaque) result = opaque_value(shape, dtype, operand->reason, *operand->origin);
+  const std::int16_t one = tensor_of(a);
+  const std::int16_t other = tensor_of(b);
+  if (one < 0 || other < 0 || one == other) result.parameter = std::max(one, other);
+  return result;
 }
 
 std::optional<IndexForm> form_of(const FootprintValue& value) {

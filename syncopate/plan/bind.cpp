@@ -161,10 +161,12 @@ Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   buffer.shape = tensor.shape;
   buffer.dtype = tensor.dtype;
   buffer.symmetric = role.gathered();
+  buffer.shared = role.gathered() || (tensor.states_before && tensor.before == Placement::replicate());
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
   buffer.after = tensor.after;
   buffer.purpose = purpose_of(role);
+  buffer.values = tensor.values;
   const Region empty = [&] {
     Region region = Region::whole(tensor.shape);
     for (int d = 0; d < region.dimensions(); ++d) region[d] = {0, 0};
@@ -343,6 +345,13 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
 }
 
 void check_gathered(const TensorStatement& tensor, const TileSpace& space) {
+  const auto by_data = space.reads_by_data.find(tensor.parameter);
+  if (by_data != space.reads_by_data.end())
+    throw UserError(by_data->second,
+                    fmt::format("tensor '{}' is gathered while the kernel runs, but data decide what this reads of it",
+                                tensor.name),
+                    "which elements of a communicated tensor a tile reads must follow from its indices and the "
+                    "arguments; give every rank all of this one beforehand");
   if (ignores_tile_indices(space, tensor.parameter))
     throw UserError(
         tensor.where,

@@ -62,6 +62,15 @@ void fill_units(Bytes& bytes, Dtype dtype, Random& random) {
   }
 }
 
+void fill_integers(Bytes& bytes, Dtype dtype, Range values, Random& random) {
+  const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
+  for (std::size_t at = 0; at < bytes.size(); at += size) {
+    const auto count = static_cast<std::uint64_t>(values.size());
+    const std::int64_t value = values.begin + static_cast<std::int64_t>(random.next() % count);
+    std::memcpy(bytes.data() + at, &value, size);  // the low bytes come first
+  }
+}
+
 void fill_reals(Bytes& bytes, Dtype dtype, Random& random) {
   const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
   for (std::size_t at = 0; at < bytes.size(); at += size) {
@@ -86,19 +95,19 @@ Bytes poison(Dtype dtype, std::int64_t elements) {
   return bytes;
 }
 
-Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream) {
+Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream, Range values) {
   Bytes bytes(static_cast<std::size_t>(elements) * static_cast<std::size_t>(size_in_bytes(dtype)));
   Random random(stream);
   // "Reals" of an integer type would be zeros.
-  if (kind == InputKind::reals && is_floating(dtype)) {
+  if (!values.empty()) {
+    fill_integers(bytes, dtype, values, random);
+  } else if (kind == InputKind::reals && is_floating(dtype)) {
     fill_reals(bytes, dtype, random);
   } else {
     fill_units(bytes, dtype, random);
   }
   return bytes;
 }
-
-bool is_shared(const Buffer& buffer) { return buffer.symmetric && !buffer.is_reduced() && buffer.staging_for < 0; }
 
 bool is_input(const Buffer& buffer) {
   return std::any_of(buffer.held.begin(), buffer.held.end(), [](const Region& held) { return !held.empty(); });
@@ -120,14 +129,15 @@ std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t se
     const Buffer& about = plan.buffers[buffer];
     if (!is_input(about)) continue;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
-      if (rank > 0 && is_shared(about)) {
+      if (rank > 0 && about.shared) {
         inputs[rank][buffer] = inputs[0][buffer];
         continue;
       }
       std::uint64_t stream = mix_bits(seed + 1);
       for (const std::uint64_t part : {static_cast<std::uint64_t>(launch), std::uint64_t{buffer}, std::uint64_t{rank}})
         stream = mix_bits(stream ^ mix_bits(part + 1));
-      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), kind, stream);
+      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), kind, stream,
+                                           about.values.empty() ? Range{} : about.values[rank]);
     }
   }
   return inputs;

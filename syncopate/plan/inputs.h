@@ -22,12 +22,9 @@ enum class InputKind : std::uint8_t {
 Bytes poison(Dtype dtype, std::int64_t elements);
 void poison(Bytes& bytes, Dtype dtype);
 
-/// The tensor that `stream` names; equal streams give equal values.
-Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream);
+/// The tensor that `stream` names; equal streams give equal values. `values`, of integers: as Buffer::values.
+Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream, Range values = {});
 
-/// Whether the buffer holds one tensor that the ranks share (each has its part before the launch), or every rank
-/// has its own, as it has of a reduced output and of a staging buffer.
-bool is_shared(const Buffer& buffer);
 /// Whether callers fill any of it.
 bool is_input(const Buffer& buffer);
 /// Per buffer, whether tiles write it.

@@ -27,6 +27,7 @@ struct TensorStatement {
   Placement before;
   Placement inside;
   Placement after;
+  std::vector<Range> values;   ///< per rank, as Buffer::values; empty if not stated
   bool states_before = false;  ///< whether the file states `before`; else it is `inside`
   bool states_after = false;   ///< whether the file states `after`; else it is `inside`
   SourceLocation where;        ///< of the table

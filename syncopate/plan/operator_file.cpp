@@ -171,6 +171,33 @@ void read_placements(SettingsReader& reader, const std::string& what, TensorStat
                       fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
 }
 
+/// Per rank, what runs fill an integer tensor with: values = [from, below], of sizes and `rank`.
+std::vector<Range> values_of(const Setting& setting, const std::string& what, const KnownNames& names, Dtype dtype) {
+  if (is_floating(dtype) || dtype == Dtype::boolean)
+    throw UserError(setting.where, fmt::format("{} has values for {}", what, name_of(dtype)),
+                    "only integers have a range; other tensors are filled with small numbers");
+  if (setting.kind != Setting::Kind::array || setting.items.size() != 2)
+    throw UserError(setting.where, fmt::format("'values' of {} is not a pair", what),
+                    "the smallest value and the one above the largest: values = [0, \"ROWS\"]");
+  const bool is_signed = is_signed_integer(dtype);
+  const std::int64_t most = std::int64_t{1}
+                            << std::min<std::int64_t>(62, 8 * size_in_bytes(dtype) - (is_signed ? 1 : 0));
+  const std::int64_t least = is_signed ? -most : 0;
+  std::vector<Range> values;
+  for (std::int64_t rank = 0; rank < names.integers.at("ranks"); ++rank) {
+    KnownNames of_rank = names;
+    of_rank.integers["rank"] = rank;
+    const std::string item = fmt::format("'values' of {}", what);
+    const Range range{size_of(setting.items[0], item, of_rank), size_of(setting.items[1], item, of_rank)};
+    if (range.empty() || range.begin < least || range.end > most)
+      throw UserError(setting.where,
+                      fmt::format("'values' of {} goes from {} to below {}", what, range.begin, range.end),
+                      fmt::format("at least one value of {}", name_of(dtype)));
+    values.push_back(range);
+  }
+  return values;
+}
+
 TensorStatement read_tensor(const std::string& name, const Setting& table, const KnownNames& names) {
   const std::string what = fmt::format("[tensors.{}]", name);
   SettingsReader reader(table, what);
@@ -189,6 +216,7 @@ TensorStatement read_tensor(const std::string& name, const Setting& table, const
     throw UserError(dtype.where, fmt::format("unknown dtype '{}'", dtype_name),
                     fmt::format("known: {}", all_dtype_names()));
   tensor.dtype = *known;
+  if (const Setting* values = reader.optional("values")) tensor.values = values_of(*values, what, names, tensor.dtype);
   read_placements(reader, what, tensor);
   reader.finish();
   return tensor;

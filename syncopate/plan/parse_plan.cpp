@@ -14,6 +14,9 @@ namespace syncopate {
 
 namespace {
 
+/// That runs make up.
+constexpr std::int64_t kFarthestValue = std::int64_t{1} << 62;
+
 class PlanParser {
  public:
   explicit PlanParser(const SourceFile& file) : file_(file), values_(file), root_(parse_json(file)) {}
@@ -124,6 +127,7 @@ class PlanParser {
     buffer.shape = values_.shape(reader.required("shape"));
     buffer.dtype = values_.dtype(reader.required("dtype"));
     buffer.symmetric = values_.boolean(reader.required("symmetric"), "'symmetric'");
+    buffer.shared = values_.boolean(reader.required("shared"), "'shared'");
     buffer.purpose = reader.string("purpose");
     const std::size_t dimensions = buffer.shape.size();
     buffer.before = values_.placement(reader.required("before"), "'before'", dimensions);
@@ -132,6 +136,7 @@ class PlanParser {
     const Json& held = reader.required("held");
     for (const Json& item : values_.tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
       buffer.held.push_back(values_.region(item, buffer.shape, buffer.name));
+    buffer.values = values_of(reader.required("values"), buffer.dtype);
     buffer.staging_for = values_.small(reader.required("staging_for"), "'staging_for'", -1, 1 << 16);
     if (!(buffer.staging_for >= 0 ? buffer.parameter.empty() : parameters_.insert(buffer.parameter).second) ||
         (buffer.staging_for < 0 && buffer.parameter.empty()))
@@ -139,6 +144,18 @@ class PlanParser {
                           "each buffer has one of its own, and a staging buffer has none");
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
+  }
+
+  std::vector<Range> values_of(const Json& value, Dtype dtype) const {
+    std::vector<Range> list;
+    for (const Json& item : expect_array(file_, value, "'values'")) {
+      const std::vector<Json>& pair = values_.tuple(item, "a range of values", 2);
+      const std::int64_t from = values_.integer(pair[0], "a value", -kFarthestValue, kFarthestValue);
+      list.push_back({from, values_.integer(pair[1], "the end of a range of values", from + 1, kFarthestValue + 1)});
+    }
+    if (!list.empty() && (list.size() != static_cast<std::size_t>(plan_.ranks) || is_floating(dtype)))
+      throw values_.error(value, "'values' does not fit the buffer", "of integers, a range for each rank; or nothing");
+    return list;
   }
 
   /// At most one reduced buffer, and at most one staging buffer, which is for it.

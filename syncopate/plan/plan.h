@@ -45,7 +45,7 @@
 
 namespace syncopate {
 
-inline constexpr int kPlanVersion = 4;
+inline constexpr int kPlanVersion = 5;
 
 /// Who moves bytes (S11). Only the copy engine is realised so far; the others have their names reserved.
 enum class Engine : std::uint8_t { copy_engine };
@@ -64,6 +64,11 @@ struct Buffer {
   Placement after;           ///< differs from `inside` only for a reduced output
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
   int staging_for = -1;      ///< of a staging buffer: the reduced buffer whose peers' summands land here
+  /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
+  /// has its own.
+  bool shared = false;
+  /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
+  std::vector<Range> values = {};
 
   bool is_reduced() const { return inside.kind == Placement::Kind::partial_sum; }
 };

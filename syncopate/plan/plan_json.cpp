@@ -24,9 +24,11 @@ Json integers(const std::vector<int>& values) {
   return list_of(values, [](int value) { return Json(value); });
 }
 
+Json range_json(const Range& range) { return Json::array({range.begin, range.end}); }
+
 Json region_json(const Region& region) {
   Json list = Json::array();
-  for (int d = 0; d < region.dimensions(); ++d) list.push_back(Json::array({region[d].begin, region[d].end}));
+  for (int d = 0; d < region.dimensions(); ++d) list.push_back(range_json(region[d]));
   return list;
 }
 
@@ -120,11 +122,13 @@ Json buffer_json(const Buffer& buffer) {
                        {"shape", integers(buffer.shape)},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
+                       {"shared", buffer.shared},
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},
                        {"inside", buffer.inside.to_string()},
                        {"after", buffer.after.to_string()},
                        {"held", list_of(buffer.held, region_json)},
+                       {"values", list_of(buffer.values, range_json)},
                        {"staging_for", buffer.staging_for}});
 }
 

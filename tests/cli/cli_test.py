@@ -5,6 +5,7 @@ Usage: cli_test.py BINARY SOURCE_DIR
 import json
 import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -188,6 +189,20 @@ step  rank 0  rank 1  rank 2
         self.assertRegex(result.stdout, r" 1 launch of gemm_fused on 1 CPU rank, seed 0\n +1 tile, 0 transfers, \d+ steps of the machine\n")
         self.assertNotRegex(result.stdout, r"(?<![\d.])1 (ranks|tiles|workers|transfers|launches|signals)\b")
 
+    def test_a_terminal_sees_what_is_done_and_then_no_trace_of_it(self):
+        for command, words in (("verify", (b"compiling ...", b"verifying ...")), ("run", (b"compiling ...", b"preparing the ranks ..."))):
+            ours, theirs = pty.openpty()
+            result = subprocess.run([BINARY, command, AG_GEMM, *SMALL], stdout=subprocess.PIPE, stderr=theirs, timeout=120)
+            os.close(theirs)
+            shown = os.read(ours, 65536)
+            os.close(ours)
+            self.assertEqual(result.returncode, 0)
+            for word in words:
+                self.assertIn(word, shown)
+            self.assertTrue(shown.endswith(b"\r\x1b[K"), shown)
+            self.assertNotIn(b"...", result.stdout)
+        self.assertEqual(run("verify", AG_GEMM, *SMALL).stderr, "")
+
     def test_ctrl_c_leaves_nothing_half_written(self):
         for seconds in (0.0, 0.02, 0.05, 0.1, 0.2):
             child = subprocess.Popen([BINARY, "compile", AG_GEMM, "--out", str(self.out), "--set", "kernel.args.M=4096"],
@@ -214,7 +229,7 @@ step  rank 0  rank 1  rank 2
         cut = run("verify", self.write("cut.json", text[: len(text) // 2]))
         self.assert_user_error(cut, "cut.json:", "not valid JSON")
         self.assertLess(len(cut.stderr), 300, cut.stderr)
-        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 4', '"syncopate_plan": 0'))),
+        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 5', '"syncopate_plan": 0'))),
                                "old.json:2:21: this plan is of version 0")
         self.assert_user_error(run("run", self.write("edited.json", text.replace('"workers": 2', '"workers": 1', 1))),
                                "was edited or damaged; compile again; `syncopate verify` looks at it as it is")

@@ -132,8 +132,9 @@ GpuProfile example() {
 
 TEST(ProfileReport, IsATable) {
   const std::string text = to_text(small_gather("direct", "push", 2), example());
-  EXPECT_THAT(text, HasSubstr("ag_gemm on 2 ranks: microseconds a launch, medians of 11 samples of 20 launches, NVIDIA "
-                              "H200 shared by 2 ranks\n"));
+  EXPECT_THAT(text,
+              HasSubstr("ag_gemm_pointers on 2 ranks: microseconds a launch, medians of 11 samples of 20 launches, "
+                        "NVIDIA H200 shared by 2 ranks\n"));
   EXPECT_THAT(
       text,
       HasSubstr("  rank     fused   compute transfers     local            exposed  waiting     call    by ops\n"
@@ -141,14 +142,14 @@ TEST(ProfileReport, IsATable) {
   EXPECT_THAT(
       text,
       HasSubstr("\n   all     210.0     160.0      80.0     125.0      50.0    23.8%    1.280      9.5      31.0\n"));
-  EXPECT_THAT(text, HasSubstr("on 3 thread blocks\n"));
+  EXPECT_THAT(text, HasSubstr("on 8 thread blocks (one for each tile)\n"));
 }
 
 TEST(ProfileReport, IsJson) {
   const Plan plan = small_gather("direct", "push", 2);
   const SourceFile file("profile.json", to_json(plan, example()));
   const Json json = parse_json(file);
-  EXPECT_EQ(json.find("operator")->string(), "ag_gemm");
+  EXPECT_EQ(json.find("operator")->string(), "ag_gemm_pointers");
   EXPECT_EQ(json.find("device")->string(), "NVIDIA H200");
   EXPECT_TRUE(json.find("shared")->boolean());
   EXPECT_EQ(json.find("workers")->integer(), 3);

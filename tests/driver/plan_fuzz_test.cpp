@@ -178,7 +178,7 @@ class Fuzz {
       const std::string& path = paths_[number];
       if (path == ".hash" || (++seen[path] > 1 && few)) continue;
       for (const Change change : kChanges) {
-        if (few && (number + static_cast<std::size_t>(change)) % 7 != 0) continue;
+        if (few && (number + static_cast<std::size_t>(change)) % 11 != 0) continue;
         std::size_t at = 0;
         const Json json = rebuilt(root_, at, number, change);
         SCOPED_TRACE(name_ + ": " + path + " (value " + std::to_string(number) + "), change " +
@@ -273,7 +273,7 @@ class PlanFuzz : public ::testing::TestWithParam<std::string> {
     const Counts counts = Fuzz(stem(GetParam()), plan).run(few);
     std::printf("  %s: %d refused; of the others %d false, %d runs wrong, %d right all the same\n",
                 stem(GetParam()).c_str(), counts.refused, counts.false_plans, counts.wrong_runs, counts.unharmed);
-    EXPECT_GT(counts.refused, 300);
+    EXPECT_GT(counts.refused, 150);
     EXPECT_GT(counts.false_plans, 5);
     if (!is_small(plan)) return;
     EXPECT_GT(counts.wrong_runs, 5);

@@ -87,10 +87,10 @@ class StreamedProduct : public ::testing::TestWithParam<Product> {};
 
 TEST_P(StreamedProduct, IsProvenAndRight) {
   const Plan plan = compiled(GetParam());
-  ASSERT_EQ(plan.kernel.streamed_loops, std::vector<std::string>{"k"});
-  if (GetParam().ranks > 1) {
-    EXPECT_GT(step_waits(plan), 0);
-  }
+  // One rank has all there is.
+  const std::vector<std::string> loops(GetParam().ranks > 1 ? 1 : 0, "k");
+  ASSERT_EQ(plan.kernel.streamed_loops, loops);
+  EXPECT_EQ(step_waits(plan) > 0, GetParam().ranks > 1);
   expect_right(plan, 3);
   RunOptions options;
   options.repeat = 1;
@@ -368,7 +368,7 @@ TEST(Streamed, TheOrderShowsInRoundingOnly) {
   Product in_order;
   in_order.ranks = 1;
   options.inputs = InputKind::reals;
-  EXPECT_EQ(run_on_cpu_ranks(compiled(in_order), options).order->where, "");
+  EXPECT_FALSE(run_on_cpu_ranks(compiled(in_order), options).order.has_value());
 }
 
 /// Where no chunk ends inside the loop, it stays as it is.

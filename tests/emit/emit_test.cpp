@@ -609,6 +609,26 @@ TEST(EmitSum, AWhileLoopThatAdvancesBeforeItStores) {
   EXPECT_THAT(text, HasSubstr("syncopate_launch, syncopate_current, syncopate_record"));
 }
 
+TEST(EmitSum, AWhileLoopThatAdvancesBetweenItsStores) {
+  const std::string text = kImports + std::string(
+                                          "@triton.jit\n"
+                                          "def f(c, n, B: tl.constexpr):\n"
+                                          "    t = tl.program_id(0)\n"
+                                          "    while t < n:\n"
+                                          "        row = t % 4\n"
+                                          "        tl.store(c + row * B, 1.0)\n"
+                                          "        t += tl.num_programs(0)\n"
+                                          "        tl.store(c + row * B + 1, 1.0)\n");
+  try {
+    static_cast<void>(emit_fused(read(text, "f"), "c"));
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where().line, 9);
+    EXPECT_EQ(error.problem(), "this stands between stores to 'c', which is a sum over ranks");
+    EXPECT_EQ(error.remedy(), "put it after the last of them");
+  }
+}
+
 TEST(EmitSum, TilesThatWaitAreNotBegunBeforeTheOneBeforeIsStored) {
   const std::string options =
       "num_stages=3, flatten=True, loop_unroll_factor=2, warp_specialize=True, disallow_acc_multi_buffer=True";

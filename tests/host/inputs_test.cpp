@@ -68,8 +68,8 @@ TEST(Inputs, DifferByRankAndLaunchUnlessShared) {
   EXPECT_NE(first[0][0], second[0][0]);
   const Plan sums = test::small_sum_plan({.ranks = 2, .route = testing::Route::direct_pull});
   ASSERT_TRUE(sums.buffers[2].symmetric);
-  EXPECT_FALSE(is_shared(sums.buffers[2])) << "every rank has its own summands";
-  EXPECT_FALSE(is_shared(sums.buffers[3])) << "and its own staging memory";
+  EXPECT_FALSE(sums.buffers[2].shared) << "every rank has its own summands";
+  EXPECT_FALSE(sums.buffers[3].shared) << "and its own staging memory";
   const auto inputs = launch_inputs(sums, seed, InputKind::small_integers, 1);
   EXPECT_NE(inputs[0][0], inputs[1][0]);
   EXPECT_TRUE(inputs[0][2].empty());

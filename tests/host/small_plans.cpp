@@ -106,6 +106,7 @@ class Builder {
     Buffer a{"a", "a_ptr", shape, Dtype::fp32, true, "gathered", Placement::shard(0), all, all, {}};
     Buffer b{"b", "b_ptr", {kColumns}, Dtype::fp32, false, "added", all, all, all, {}};
     Buffer c{"c", "c_ptr", shape, Dtype::fp32, false, "result", all, all, all, {}};
+    a.shared = true;
     const std::int64_t shard = options_.split * kTileRows;
     for (int rank = 0; rank < options_.ranks; ++rank) {
       a.held.push_back({{rank * shard, (rank + 1) * shard}, {0, kColumns}});

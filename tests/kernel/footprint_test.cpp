@@ -702,12 +702,39 @@ TEST(FootprintError, AnUnmaskedColumnThatRunsIntoTheNextRow) {
                kFirstLine + 4, {"tile (0) reads x at [0:8, 0:8], outside its shape 32 x 5"});
 }
 
+TEST(Footprint, LoadsThatDataDecideCountAsOfTheWholeTensor) {
+  const TileKernel kernel = kernel_of(R"(def kernel(ids_ptr, x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    pid = tl.program_id(0)
+    offsets = pid * BLOCK + tl.arange(0, BLOCK)
+    ids = tl.load(ids_ptr + offsets)
+    x = tl.load(x_ptr + ids[:, None] * 3 + tl.arange(0, 2)[None, :])
+    y = tl.load(y_ptr + offsets, mask=ids > 0, other=0.0)
+    tl.store(out_ptr + offsets, tl.sum(x, axis=1) + y)
+)");
+  const TensorBindings tensors = {{"ids_ptr", {"ids", {16}, Dtype::int32}},
+                                  {"x_ptr", {"x", {7, 3}, Dtype::fp32}},
+                                  {"y_ptr", {"y", {16}, Dtype::fp32}},
+                                  {"out_ptr", {"out", {16}, Dtype::fp32}}};
+  const TileSpace space = analyse_tiles(kernel, {{"n", std::int64_t{16}}, {"BLOCK", std::int64_t{8}}}, tensors);
+  ASSERT_EQ(space.tiles.size(), 2U);
+  const std::vector<ParameterAccess>& accesses = space.tiles[1].accesses;
+  ASSERT_EQ(accesses.size(), 4U);
+  EXPECT_EQ(accesses[0].reads, (std::vector<Region>{{{8, 16}}}));
+  EXPECT_EQ(accesses[1].reads, (std::vector<Region>{{{0, 7}, {0, 3}}}));
+  EXPECT_EQ(accesses[2].reads, (std::vector<Region>{{{0, 16}}}));
+  EXPECT_EQ(accesses[3].writes, (std::vector<Region>{{{8, 16}}}));
+  ASSERT_EQ(space.reads_by_data.size(), 2U);
+  EXPECT_EQ(space.reads_by_data.at("x_ptr").line, kFirstLine + 4);
+  EXPECT_EQ(space.reads_by_data.at("y_ptr").line, kFirstLine + 5);
+}
+
 TEST(FootprintError, DependenceOnData) {
-  expect_body_error("    i = tl.load(i_ptr + offsets)\n    tl.store(out_ptr + offsets, tl.load(x_ptr + i))\n", 2,
+  expect_body_error("    i = tl.load(i_ptr + offsets)\n    tl.store(out_ptr + i, 1.0)\n", 2,
+                    {"address of this store depends on data (loaded at line 9)"});
+  expect_body_error("    i = tl.load(i_ptr + offsets)\n    tl.store(out_ptr + offsets, 1.0, mask=i > 0)\n", 2,
+                    {"mask of this store depends on data (loaded at line 9)"});
+  expect_body_error("    i = tl.load(i_ptr + offsets)\n    tl.store(out_ptr + offsets, tl.load(i + 1))\n", 2,
                     {"address of this load depends on data (loaded at line 9)"});
-  expect_body_error(
-      "    i = tl.load(i_ptr + offsets)\n    tl.store(out_ptr + offsets, tl.load(x_ptr + offsets, mask=i > 0))\n", 2,
-      {"mask of this load depends on data (loaded at line 9)"});
   expect_body_error("    i = tl.load(i_ptr)\n    if i > 0:\n        tl.store(out_ptr + offsets, i)\n", 2,
                     {"this branch depends on data (loaded at line 9)", "tl.where"});
   expect_body_error("    n = tl.load(i_ptr)\n    for k in range(0, n):\n        tl.store(out_ptr + offsets, k)\n", 2,

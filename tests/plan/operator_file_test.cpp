@@ -1,4 +1,5 @@
 // Operator files: what they mean, and an error at the exact place for everything that is wrong with one.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -205,6 +206,26 @@ TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
               StartsWith("op.toml:21:14: [communicate.y] names no tensor; did you mean 'x'?"));
   EXPECT_THAT(error_of(replaced("split = 3", "schedule = \"s.json\"")),
               HasSubstr("names a schedule file and a template's option"));
+}
+
+TEST_F(OperatorFile, ValuesOfIntegers) {
+  std::string text = replaced("dtype = \"fp32\"", "dtype = \"int32\"\nvalues = [\"rank * 10\", \"rank * 10 + M\"]");
+  const OperatorStatement op = read_operator(folder_.write("op.toml", text));
+  const auto a =
+      std::find_if(op.tensors.begin(), op.tensors.end(), [](const TensorStatement& t) { return t.name == "a"; });
+  ASSERT_EQ(a->values.size(), static_cast<std::size_t>(op.ranks));
+  const std::int64_t m = std::get<std::int64_t>(op.arguments.at("M"));
+  EXPECT_EQ(a->values[0], (Range{0, m}));
+  EXPECT_EQ(a->values[3], (Range{30, 30 + m}));
+  const auto error = [&](const char* dtype, const char* values) {
+    return error_of(replaced("dtype = \"fp32\"", fmt::format("dtype = \"{}\"\nvalues = {}", dtype, values)));
+  };
+  EXPECT_THAT(error("fp32", "[0, 1]"), HasSubstr("[tensors.a] has values for fp32"));
+  EXPECT_THAT(error("int32", "[0, 1, 2]"), HasSubstr("'values' of [tensors.a] is not a pair"));
+  EXPECT_THAT(error("int32", "[1, 1]"), HasSubstr("goes from 1 to below 1"));
+  EXPECT_THAT(error("int8", "[0, 129]"), HasSubstr("at least one value of int8"));
+  EXPECT_THAT(error("uint8", "[-1, 1]"), HasSubstr("goes from -1 to below 1"));
+  EXPECT_THAT(error("int32", "[0, \"Q\"]"), HasSubstr("unknown name 'Q'"));
 }
 
 TEST_F(OperatorFile, MissingKeysSayWhatToAdd) {

@@ -83,6 +83,7 @@ class Maker {
       made.name = std::move(name);
       made.shape = std::move(shape);
       made.symmetric = symmetric;
+      made.shared = symmetric;
       made.before = before;
       made.purpose = std::move(purpose);
       plan_.buffers.push_back(std::move(made));

@@ -21,6 +21,7 @@ class Compiled:
     registers: int
     spill_bytes: int
     shared_bytes: int
+    serialised: bool  # whether each wgmma waits for the one before, at half the speed
 
     def count(self, instruction):
         return len(re.findall(re.escape(instruction), self.ptx))
@@ -52,14 +53,16 @@ def argument_types(function, tile, cut):
     return signature, constants, attributes
 
 
-def spills_and_registers(ptx):
+def assembled(ptx):
+    """Bytes spilled, registers, and whether the assembler says that it serialises wgmma instructions."""
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
         file.write(ptx)
         file.flush()
         command = [ASSEMBLER, "-v", "--gpu-name=sm_90a", file.name, "-o", "/dev/null"]
         report = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     stores, loads = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", report).groups()
-    return int(stores) + int(loads), int(re.search(r"Used (\d+) registers", report).group(1))
+    registers = int(re.search(r"Used (\d+) registers", report).group(1))
+    return int(stores) + int(loads), registers, "instructions are serialized" in report
 
 
 def compile_kernel(function, tile, warps, stages, cut=False):
@@ -68,5 +71,5 @@ def compile_kernel(function, tile, warps, stages, cut=False):
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
     kernel = triton.compile(source, target=GPUTarget("cuda", 90, 32),
                             options={"num_warps": warps, "num_stages": stages})
-    spill_bytes, registers = spills_and_registers(kernel.asm["ptx"])
-    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared)
+    spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
+    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared, serialised)

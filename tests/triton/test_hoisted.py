@@ -82,7 +82,7 @@ class Hoisted(unittest.TestCase):
     def test_fused_with_a_reduced_output(self):
         self.compare(kernels.FUSED / "gemm_sum.py", "gemm_fused", ["a_ptr", "b_ptr", "c_ptr"], syncopate_cut=True)
         self.compare(kernels.FUSED / "gemm_split_helper_sum.py", "gemm_split_helper_fused", ["x", "w", "y"],
-                     syncopate_cut=False)
+                     syncopate_cut=False, TILE_C=128)
 
 
 if __name__ == "__main__":

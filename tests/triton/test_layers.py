@@ -1,0 +1,65 @@
+"""Kernels that are more than products, as they are and fused, compile for sm_90 without spilling registers."""
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import kernels
+import triton
+from compiled import ALIGNED, RUNTIME_SCALARS, Compiled, assembled
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+SYNCOPATE = sys.argv.pop(1)
+TILE = {"BLOCK_M": 128, "GROUP_M": 8}
+LAYER = {"BLOCK_K": 64, "ACTIVATION": 1, "HAS_BIAS": True, "HAS_RESIDUAL": True}
+PRODUCT = {"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*bf16"}
+EPILOGUE = PRODUCT | {"bias_ptr": "*fp32", "residual_ptr": "*bf16"}
+FP8 = {"a_ptr": "*fp8e4nv", "b_ptr": "*fp8e4nv", "c_ptr": "*bf16", "a_scale_ptr": "*fp32", "b_scale_ptr": "*fp32"}
+EMBEDDING = {"ids_ptr": "*i32", "first_ptr": "*i32", "table_ptr": "*bf16", "out_ptr": "*bf16", "syncopate_staging": "*bf16"}
+# Operator and kernel; types of tensors; constexpr values; warps; stages; wgmma instructions that the loop must have.
+CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 128, "GATED": True}, 8, 4, 8),
+         ("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 256, "GATED": False}, 8, 3, 4),
+         ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 128, "ROW_SCALES": True}, 4, 4, 8),
+         ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 256, "ROW_SCALES": True}, 8, 3, 4),
+         ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0)]
+
+
+def compiled(function, types, constants, warps, stages):
+    signature, values, attributes = {}, {}, {}
+    for i, parameter in enumerate(function.params):
+        name = parameter.name
+        if parameter.is_constexpr:
+            signature[name], values[(i,)] = "constexpr", constants[name]
+        elif name in RUNTIME_SCALARS:
+            signature[name] = RUNTIME_SCALARS[name]
+        else:
+            signature[name] = types.get(name, "*i64" if name.startswith("syncopate_") else "i32")
+            attributes[(i,)] = ALIGNED
+    kernel = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
+                            target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
+    spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
+    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared, serialised)
+
+
+class Layers(unittest.TestCase):
+
+    def test_nothing_spills_and_tensor_cores_are_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
+            for operator, name, types, constants, warps, stages, products in CASES:
+                out = pathlib.Path(folder) / operator
+                subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / f"{operator}.toml", "--out", out],
+                               check=True, stdout=subprocess.DEVNULL)
+                for function in (kernels.local_kernel(name), getattr(kernels.load(out / "fused.py"), f"{name}_fused")):
+                    with self.subTest(kernel=function.__name__, constants=constants):
+                        made = compiled(function, types, constants, warps, stages)
+                        print(f"{function.__name__}: {made}", flush=True)
+                        self.assertEqual(made.spill_bytes, 0)
+                        self.assertFalse(made.serialised)
+                        self.assertEqual(made.count("wgmma.mma_async"), products)
+
+
+if __name__ == "__main__":
+    unittest.main()
