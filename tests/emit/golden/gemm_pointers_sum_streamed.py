@@ -88,75 +88,140 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 
 
 @triton.jit
+def syncopate_is_missing(flags, slot, expected):
+    """1 if flags[slot] < expected as far as is known now, else 0; does not block.
+
+    Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
+    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  missing;
+            .reg .b64   seen;
+
+            ld.acquire.sys.global.u64   seen, [$1];
+            setp.lt.u64                 missing, seen, $2;
+            vote.sync.any.pred          missing, missing, 0xffffffff;
+            selp.b32                    $0, 1, 0, missing;
+        }
+        """,
+        constraints="=r,l,l,~{memory}", args=[flags + slot, expected], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_load_work(entry, waits, flags, epoch):
+    """What the slot does. If all that it waits for before it adds has arrived already, it need not wait.
+
+    That is asked for at the beginning of the tile, where tensor cores have work, so that nothing is waited for at its
+    end, where they have none.
+    """
+    work = tl.load(entry + 13)
+    row = tl.load(entry + 2)
+    end = tl.load(entry + 3)
+    if work & 16:
+        missing = 0
+        while (row < end) & (missing == 0):
+            wait = waits + row * 3
+            expected = tl.load(wait + 1) * (epoch - 1) + tl.load(wait + 2)
+            missing += syncopate_is_missing(flags, tl.load(wait), expected)
+            row += 1
+        if missing == 0:
+            work -= 16
+    return work
+
+
+@triton.jit
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA (for their writes, not only for their
-    reads of shared memory); the fence then orders the asynchronous proxy's accesses with all others. The sum over
-    values of all threads is a barrier of the block (in a block of one warp, bar.warp.sync is), after which one thread's
-    release covers the stores of all. It is a sum and not a plain barrier because Triton does not pipeline loops that
-    hold a barrier. Add the 0 to the slot of the flag: so the raise stays behind.
+    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
+    the 0 to the slot of the flag: so the raise stays behind.
+    The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
+    aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
-    done = tl.inline_asm_elementwise(
+    return tl.inline_asm_elementwise(
         """
         {
             cp.async.bulk.wait_group    0;
-            fence.proxy.async;
-            bar.warp.sync               0xffffffff;
-            and.b32                     $0, $4, 0;
-            and.b32                     $1, $5, 0;
-            and.b32                     $2, $6, 0;
-            and.b32                     $3, $7, 0;
+            barrier.sync                0;
+            and.b32                     $0, $1, 0;
         }
         """,
-        constraints="=r,=r,=r,=r,r,r,r,r,~{memory}", args=[tl.arange(0, 1024)], dtype=tl.int32, is_pure=False, pack=4)
-    return tl.sum(done, axis=0)
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
 def syncopate_raise(peers, home, slot):
-    """Adds 1 to flag `slot` of rank `home`, once for the whole block.
+    """Adds 1 to flag `slot` of rank `home`, once for the whole block, and returns 0.
 
     Memory order: a release of system scope by one thread. With syncopate_publish before it, whoever sees the new value
-    by an acquire sees all that the block stored before, on whichever device it runs.
+    by an acquire sees all that the block stored before, on whichever device it runs. The scope is that of the system
+    even for flags of this device, since others read them: copy engines and the front end of the device.
     """
     flag = tl.load(peers + home).to(tl.pointer_type(tl.int64)) + slot
-    tl.atomic_add(flag, 1, sem="release", scope="sys")
+    return tl.inline_asm_elementwise(
+        """
+        {
+            .reg .pred  first;
+            .reg .b32   thread;
+
+            mov.u32                                 thread, %tid.x;
+            setp.eq.u32                             first, thread, 0;
+            @first red.release.sys.global.add.u64   [$1], 1;
+            and.b32                                 $0, thread, 0;
+        }
+        """,
+        constraints="=r,l,~{memory}", args=[flag], dtype=tl.int32, is_pure=False, pack=1)
 
 
 @triton.jit
-def syncopate_raise_all(signal, last, signals, peers):
-    """Publishes what the block has stored and raises the signals from row `signal` to row `last`, if there are any."""
-    if signal < last:
-        published = syncopate_publish()
-        while signal < last:
-            syncopate_raise(peers, tl.load(signals + signal * 2), tl.load(signals + signal * 2 + 1) + published)
-            signal += 1
-    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
-    tl.assume(signal >= 0)
+def syncopate_raise_all(rows, signals, peers):
+    """Publishes what the block has stored and raises signals; `rows` points to the first and the past-the-last row."""
+    signal = tl.load(rows)
+    last = tl.load(rows + 1)
+    published = syncopate_publish()
+    while signal < last:
+        slot = tl.load(signals + signal * 2 + 1) + published
+        # A step that the compiler does not know keeps it from unrolling the loop.
+        signal += 1 + syncopate_raise(peers, tl.load(signals + signal * 2), slot)
 
 
 @triton.jit
-def syncopate_load_work(entry):
-    """What the slot adds and raises: at once, so that one load does not wait for another. Rows fit in 32 bits."""
-    return (tl.load(entry + 4).to(tl.int32), tl.load(entry + 5).to(tl.int32), tl.load(entry + 6).to(tl.int32),
-            tl.load(entry + 7).to(tl.int32), tl.load(entry + 8).to(tl.int32), tl.load(entry + 9).to(tl.int32),
-            tl.load(entry + 10).to(tl.int32))
-
-
-@triton.jit
-def syncopate_raise_late(work, signals, peers):
+def syncopate_raise_late(work, entry, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
-    By now that slot's stores are long complete, where waiting for them at once would have stalled the block.
+    By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
+    stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
-    syncopate_raise_all(work[3], work[4], signals, peers)
+    if work & 2:
+        syncopate_raise_all(entry + 7, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, signals, peers):
+def syncopate_raise_early(work, entry, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
-    syncopate_raise_all(work[5], work[6], signals, peers)
+    if work & 4:
+        syncopate_raise_all(entry + 9, signals, peers)
+    # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
+    tl.assume(work >= -(1 << 62))
+
+
+@triton.jit
+def syncopate_adds(work):
+    """Whether the slot may have to wait for summands or to add any."""
+    return (work & 1) != 0
+
+
+@triton.jit
+def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """Performs the waits before adding, where syncopate_load_work has not found that there is nothing to wait for."""
+    arrived = 0
+    if work & 16:
+        arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
+    return arrived
 
 
 @triton.jit
@@ -173,7 +238,7 @@ def syncopate_elsewhere(pointers, base, other):
 
 
 @triton.jit
-def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, addends):
+def syncopate_sum_at(value, pointers, base, inside, entry, arrived, staging, addends):
     """The sum of the slot's addends and the tile's own value, for what is stored through pointers past `base`.
 
     Adds in the order of the addends with the own value in its place, in fp32, from +0, and rounds once. A value that is
@@ -181,16 +246,18 @@ def syncopate_sum_at(value, pointers, base, inside, work, arrived, staging, adde
     """
     value = tl.cast(value, base.dtype.element_ty)
     value = tl.where(syncopate_elements(pointers, base) >= 0, value, value)
-    addend = work[0]
-    if addend < work[2]:
+    index = tl.load(entry + 4)
+    own = tl.load(entry + 5)
+    last = tl.load(entry + 6)
+    if index < last:
         total = tl.zeros_like(value).to(tl.float32)
-        while addend < work[1]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < own:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         total += value.to(tl.float32)
-        while addend < work[2]:
-            total += syncopate_load_at(pointers, base, inside, addends + addend * 3, arrived, staging)
-            addend += 1
+        while index < last:
+            total += syncopate_load_at(pointers, base, inside, addends + index * 3, arrived, staging)
+            index += 1
         value = total.to(value.dtype)
     return value
 
@@ -226,7 +293,9 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
-        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 17
+        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 18
+        syncopate_entry = syncopate_row + 2
+        syncopate_work = syncopate_load_work(syncopate_entry, syncopate_waits, syncopate_flags, syncopate_launch)
         syncopate_ready = syncopate_wait_for_tile(syncopate_row + 2, syncopate_waits, syncopate_flags, syncopate_launch,
                                                   syncopate_slot, syncopate_record, syncopate_time_limit)
         pid_m = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
@@ -239,8 +308,8 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         b_columns = b_ptr + offs_n[None, :]
 
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
-        syncopate_step = tl.load(syncopate_row + 15)
-        syncopate_past_step = tl.load(syncopate_row + 16)
+        syncopate_step = tl.load(syncopate_row + 16)
+        syncopate_past_step = tl.load(syncopate_row + 17)
         while syncopate_step < syncopate_past_step:
             syncopate_piece = syncopate_steps + syncopate_step * 4
             syncopate_ready = syncopate_wait_for_tile(syncopate_piece + 2, syncopate_waits, syncopate_flags,
@@ -257,20 +326,29 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                 accumulator = tl.dot(a_tile, b_tile, accumulator)
             syncopate_step += 1
 
-        c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
-        syncopate_entry = syncopate_row + 2
-        syncopate_work = syncopate_load_work(syncopate_entry)
-        syncopate_raise_late(syncopate_work, syncopate_signals, syncopate_peers)
-        syncopate_arrived = syncopate_wait_for_tile(syncopate_entry + 2, syncopate_waits, syncopate_flags,
-                                                    syncopate_launch, syncopate_slot, syncopate_record,
-                                                    syncopate_time_limit)
-        syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
-                                           (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_work,
-                                           syncopate_arrived, syncopate_staging, syncopate_addends)
-        if syncopate_cut:
-            syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
-            tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        if syncopate_adds(syncopate_work):
+            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
+                                                      syncopate_launch, syncopate_slot, syncopate_record,
+                                                      syncopate_time_limit)
+            c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+            syncopate_value = syncopate_sum_at(accumulator.to(c_ptr.dtype.element_ty), c_ptrs, c_ptr,
+                                               (offs_m[:, None] < M) & (offs_n[None, :] < N), syncopate_entry,
+                                               syncopate_arrived, syncopate_staging, syncopate_addends)
+            if syncopate_cut:
+                syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
+                tl.store(c_ptrs, syncopate_value,
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+            else:
+                tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
         else:
-            tl.store(c_ptrs, syncopate_value, mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-        syncopate_raise_early(syncopate_work, syncopate_signals, syncopate_peers)
+            c_ptrs = c_ptr + offs_m[:, None].to(tl.int64) * N + offs_n[None, :]
+            if syncopate_cut:
+                syncopate_kept_here = syncopate_kept(c_ptrs, c_ptr, syncopate_entry)
+                tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty),
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N) & syncopate_kept_here)
+            else:
+                tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty),
+                         mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
+        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)
