@@ -184,6 +184,7 @@ struct RankProgram {
 struct TileAccess {
   int buffer = 0;  ///< index into Plan::buffers
   Region region;
+  friend bool operator==(const TileAccess&, const TileAccess&) = default;
 };
 
 /// Consecutive iterations of a streamed loop that need the same chunks of gathered tensors.
@@ -192,6 +193,7 @@ struct LoopPiece {
   std::int64_t begin = 0;  ///< of the tile's iterations of that loop, numbered from 0
   std::int64_t end = 0;
   std::vector<TileAccess> reads;
+  friend bool operator==(const LoopPiece&, const LoopPiece&) = default;
 };
 
 /// One tile of the kernel: the same for all ranks.

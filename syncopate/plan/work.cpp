@@ -161,17 +161,26 @@ class WorkMaker {
     return feeds;
   }
 
+  void add_needs(const Tile& tile, const std::vector<Work>& list, Work& work) const {
+    // Tiles that follow each other often need the same in their loops, as those of one head of an attention do.
+    const Tile* const before = list.empty() ? nullptr : &plan_.tiles[static_cast<std::size_t>(list.back().tile)];
+    work.first_needs = needs_of(tile.reads);
+    work.needs = work.first_needs;
+    if (before != nullptr && !tile.pieces.empty() && before->pieces == tile.pieces) {
+      work.piece_needs = list.back().piece_needs;
+    } else {
+      for (const LoopPiece& piece : tile.pieces) work.piece_needs.push_back(needs_of(piece.reads));
+    }
+    for (const std::vector<int>& needs : work.piece_needs)
+      work.needs.insert(work.needs.end(), needs.begin(), needs.end());
+    if (!work.piece_needs.empty()) make_unique(work.needs, [](int n) { return n; });
+  }
+
   void add_tile(int index, std::vector<Work>& list) const {
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(index)];
     Work whole;
     whole.tile = index;
-    whole.first_needs = needs_of(tile.reads);
-    whole.needs = whole.first_needs;
-    for (const LoopPiece& piece : tile.pieces) {
-      const std::vector<int>& needs = whole.piece_needs.emplace_back(needs_of(piece.reads));
-      whole.needs.insert(whole.needs.end(), needs.begin(), needs.end());
-    }
-    make_unique(whole.needs, [](int n) { return n; });
+    add_needs(tile, list, whole);
     whole.feeds = feeds_of(tile);
     if (reduced_ >= 0) whole.rows = stored_rows(tile);
     const std::vector<std::vector<std::size_t>> groups =

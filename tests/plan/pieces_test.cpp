@@ -107,7 +107,7 @@ TEST(Pieces, AsTables) {
 
 TEST(Pieces, Printed) {
   const std::string text = show(product());
-  EXPECT_THAT(text, HasSubstr("2 per rank (2 pid_m x 1 pid_n), on 1 workers; their loops over k in up to 3 pieces"));
+  EXPECT_THAT(text, HasSubstr("2 per rank (2 pid_m x 1 pid_n), on 1 worker; their loops over k in up to 3 pieces"));
   EXPECT_THAT(text, HasSubstr("0 before 4 tiles, 4 in streamed loops, "));
   EXPECT_THAT(text, HasSubstr("0 tile (0, 0), worker 0: walks k 4:7, 0:3 after \"a[0:32, 0:50] at rank 1\", "
                               "\"b[0:50, 0:16] at rank 1\", 3:4\n"));

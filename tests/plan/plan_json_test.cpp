@@ -85,8 +85,8 @@ TEST(PlanJson, TruncationAnywhereIsAnError) {
 }
 
 TEST(PlanJson, WrongVersion) {
-  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 4", "\"syncopate_plan\": 7")),
-            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 4: compile the operator again");
+  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 5", "\"syncopate_plan\": 7")),
+            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 5: compile the operator again");
 }
 
 TEST(PlanJson, GridsThatNothingIsLaunchedWith) {
