@@ -219,30 +219,49 @@ class OverwriteCheck {
   }
 
  private:
-  /// The destination of t in launch e + 1 against the tiles that read it in launch e.
+  /// The destination of t in launch e + 1 against the tiles that read it in launch e. Mostly the whole launch is known
+  /// to be over there; where what a rank has sent implies that its tiles are done, that is enough.
   void check_tiles_read_before(int t) {
     const View& view = index_.transfer(t).destination;
     const auto& reads = index_.reads();
-    const auto overlaps = [&](const TileAccess& read) {
-      return read.buffer == view.buffer && read.region.overlaps(view.region);
-    };
-    const auto read = std::find_if(reads.begin(), reads.end(), overlaps);
-    if (read == reads.end()) return;
+    const Moment writes{transfer_event(index_, t), 1};
+    bool is_read = false;
+    int reading = -1;  // the last slot that may still read is the likeliest victim
+    int number = -1;
+    const bool is_over = order_.before({{Event::Kind::completion, view.rank, 0}, 0}, writes);
+    for (int r = 0; r < static_cast<int>(reads.size()); ++r) {
+      const TileAccess& read = reads[static_cast<std::size_t>(r)];
+      if (read.buffer != view.buffer || !read.region.overlaps(view.region)) continue;
+      is_read = true;
+      if (is_over) break;
+      const int slot = last_reading(view.rank, r, writes);
+      if (slot <= reading) continue;
+      reading = slot;
+      number = r;
+    }
+    if (!is_read) return;
     ++readers_;
-    const Event completion{Event::Kind::completion, view.rank, 0};
-    claim_.check(order_.before({completion, 0}, {transfer_event(index_, t), 1}), [&] {
-      const auto& slots = index_.program(view.rank).slots;
-      const int number = static_cast<int>(read - reads.begin());
-      std::size_t slot = slots.size() - 1;  // the last reader is the likeliest victim
-      while (!index_.is_read_by(number, slots[slot].tile)) --slot;
+    claim_.check(reading < 0, [&] {
+      const TileAccess& read = reads[static_cast<std::size_t>(number)];
+      const Slot& slot = index_.slot(view.rank, reading);
       return fmt::format(
           "{} may overwrite {} while rank {} still reads it. Order of events: 1. {} on rank {} ({}) begins in launch "
           "e; "
           "2. the transfer, which has waited for {}, writes its data of launch e + 1; 3. the tile reads {}",
-          describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(read->region, view.region)),
-          view.rank, describe_tile(plan_, slots[slot].tile), view.rank, describe_slot(plan_, static_cast<int>(slot)),
-          describe_waits(plan_, waits_until(t)), describe_region(plan_, view.buffer, read->region));
+          describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(read.region, view.region)),
+          view.rank, describe_tile(plan_, slot.tile), view.rank, describe_slot(plan_, reading),
+          describe_waits(plan_, waits_until(t)), describe_region(plan_, view.buffer, read.region));
     });
+  }
+
+  /// The last slot of a rank whose tile has this read and is not known to end, in launch e, before a moment; or -1.
+  /// Where slots raise nothing, all that is ever known of one is that its launch is over.
+  int last_reading(int rank, int read, const Moment& moment) const {
+    for (auto slot = static_cast<int>(index_.program(rank).slots.size()) - 1; slot >= 0; --slot)
+      if (index_.is_read_by(read, index_.slot(rank, slot).tile) &&
+          !(index_.slots_raise() && order_.before({{Event::Kind::slot, rank, slot}, 0}, moment)))
+        return slot;
+    return -1;
   }
 
   /// The destination of t in launch e + 1 against the transfers that send from there in launch e.

@@ -18,6 +18,8 @@ using ::testing::HasSubstr;
 /// Two ranks, tiles of 16 x 16, one chunk for each pair of ranks.
 Plan compiled(const std::string& name, std::vector<Override> more = {}) {
   std::vector<Override> overrides = {{"ranks", "2"},
+                                     {"kernel.file", "../kernels/gemm_pointers.py"},
+                                     {"kernel.function", "gemm_pointers"},
                                      {"kernel.args.M", "32"},
                                      {"kernel.args.N", "32"},
                                      {"kernel.args.K", "16"},

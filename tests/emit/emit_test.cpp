@@ -645,7 +645,7 @@ TEST(EmitStreamed, OutputsThatLeaveAreStoredBehindTheLoops) {
                       "f"),
                  reduced, {true, true, std::move(sent)});
     } catch (const UserError& found) {
-      return std::to_string(found.where().line) + ": " + found.what();
+      return std::to_string(found.where().line) + ": " + found.problem();
     }
     return std::string("none");
   };

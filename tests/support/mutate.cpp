@@ -166,6 +166,13 @@ class Mutator {
     return (a.rank == b.rank && a.queue == b.queue) || transfer(a).destination.rank == transfer(b).destination.rank;
   }
 
+  /// A sum that is handed out follows the summands in it, and with each of these all that came before it in its queue:
+  /// who waits for the sum waits for them.
+  bool may_follow(const Place& a, const Place& b) const {
+    const int reduced = reduced_buffer(plan_);
+    return reduced >= 0 && (transfer(a).destination.buffer == reduced) != (transfer(b).destination.buffer == reduced);
+  }
+
   void swap_transfers() {
     for_each_pair_of_a_rank([&](const Place& a, const Place& b) {
       add("swap transfers", fmt::format("{} and {} change places", name(a), name(b)), true,
@@ -185,7 +192,8 @@ class Mutator {
         const Place a = places_[i];
         const Place b = places_[j];
         if (transfer(a).signals == transfer(b).signals) continue;
-        add("swap signals", fmt::format("{} and {} exchange their signals", name(a), name(b)), alike(a, b),
+        add("swap signals", fmt::format("{} and {} exchange their signals", name(a), name(b)),
+            alike(a, b) || may_follow(a, b),
             [a, b](Plan& plan) { std::swap(transfer_at(plan, a).signals, transfer_at(plan, b).signals); });
       }
     }

@@ -117,9 +117,9 @@ def syncopate_load_work(entry, waits, flags, epoch):
     end, where they have none.
     """
     work = tl.load(entry + 13)
+    row = tl.load(entry + 2)
+    end = tl.load(entry + 3)
     if work & 16:
-        row = tl.load(entry + 2)
-        end = tl.load(entry + 3)
         missing = 0
         while (row < end) & (missing == 0):
             wait = waits + row * 3
