@@ -26,8 +26,8 @@ OperatorStatement large_operator() {
                                    {"communicate.a.split", "4"}});
 }
 
-/// Sequence-parallel attention over 128K tokens on 8 ranks: 32 heads of 128, 8 of keys; tiles of 128 rows of a head walk
-/// 1024 blocks of 128 keys. 4096 tiles and 4 million turns of their loops a rank.
+/// Sequence-parallel attention over 128K tokens on 8 ranks: 32 heads of 128, 8 of keys; tiles of 128 rows of a head
+/// walk 1024 blocks of 128 keys. 4096 tiles and 4 million turns of their loops a rank.
 OperatorStatement long_attention(const char* causal) {
   std::vector<Override> overrides = {{"ranks", "8"},
                                      {"launch.workers", "132"},

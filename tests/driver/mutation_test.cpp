@@ -212,19 +212,18 @@ TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
     tally.add(mutant.kind, rejected(mutant, mutant.only_order));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ProducerMutations,
-                         ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3},
-                                           Producer{"direct", "pull", 3}, Producer{"ring", "push", 3},
-                                           Producer{"ring", "pull", 2}, Producer{"bidirectional_ring", "push", 3},
-                                           Producer{"direct", "push", 2, true}, Producer{"direct", "pull", 3, true},
-                                           Producer{"direct", "push", 2, false, true},
-                                           Producer{"direct", "push", 3, false, false, true},
-                                           Producer{"direct", "pull", 2, false, false, true},
-                                           Producer{"ring", "push", 3, false, false, true},
-                                           Producer{"ring", "pull", 3, false, false, true},
-                                           Producer{"bidirectional_ring", "push", 3, false, false, true},
-                                           Producer{"direct", "push", 2, true, false, true}),
-                         [](const auto& test) { return test.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Families, ProducerMutations,
+    ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
+                      Producer{"ring", "push", 3}, Producer{"ring", "pull", 2},
+                      Producer{"bidirectional_ring", "push", 3}, Producer{"direct", "push", 2, true},
+                      Producer{"direct", "pull", 3, true}, Producer{"direct", "push", 2, false, true},
+                      Producer{"direct", "push", 3, false, true}, Producer{"direct", "push", 3, false, false, true},
+                      Producer{"direct", "pull", 2, false, false, true},
+                      Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
+                      Producer{"bidirectional_ring", "push", 3, false, false, true},
+                      Producer{"direct", "push", 2, true, false, true}),
+    [](const auto& test) { return test.param.name(); });
 
 struct Exchanged {
   std::string file;

@@ -49,10 +49,9 @@ TEST(Bind, ArgumentsThatAreZero) {
 }
 
 TEST(Bind, DescriptorsThatTritonRefuses) {
-  EXPECT_THAT(
-      error_of({{"kernel.args.BLOCK_N", "16"}}),
-      HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
-                "least 16 bytes there, 8 elements"));
+  EXPECT_THAT(error_of({{"kernel.args.BLOCK_N", "16"}}),
+              HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
+                        "least 16 bytes there, 8 elements"));
   EXPECT_THAT(error_of({{"kernel.args.K", "37"}}),
               HasSubstr(":9: a descriptor with a stride of 37 bf16 elements; TMA demands multiples of 16 "
                         "bytes, 8 elements: use other sizes, or pointers"));
