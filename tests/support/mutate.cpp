@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "syncopate/plan/inputs.h"
+
 namespace syncopate::testing {
 
 namespace {
@@ -29,7 +31,7 @@ void erase_at(std::vector<Transfer>& transfers, std::size_t position) {
 
 class Mutator {
  public:
-  explicit Mutator(const Plan& plan) : plan_(plan) {
+  explicit Mutator(const Plan& plan) : plan_(plan), written_(written_by_tiles(plan)) {
     for (std::size_t rank = 0; rank < plan.programs.size(); ++rank)
       for (std::size_t q = 0; q < plan.programs[rank].queues.size(); ++q)
         for (std::size_t p = 0; p < plan.programs[rank].queues[q].transfers.size(); ++p)
@@ -166,12 +168,15 @@ class Mutator {
     return (a.rank == b.rank && a.queue == b.queue) || transfer(a).destination.rank == transfer(b).destination.rank;
   }
 
-  /// A sum that is handed out follows the summands in it, and with each of these all that came before it in its queue:
-  /// who waits for the sum waits for them.
-  bool may_follow(const Place& a, const Place& b) const {
-    const int reduced = reduced_buffer(plan_);
-    return reduced >= 0 && (transfer(a).destination.buffer == reduced) != (transfer(b).destination.buffer == reduced);
+  /// What a transfer moves: 0 what callers supply, 1 what tiles have stored, 2 sums that are handed out.
+  int stage(const Place& at) const {
+    if (transfer(at).destination.buffer == reduced_buffer(plan_)) return 2;
+    return written_[static_cast<std::size_t>(transfer(at).source.buffer)] ? 1 : 0;
   }
+
+  /// What tiles store leaves when they have had what they read, and a sum when its summands have come; and with each of
+  /// these comes all that was before it in its queue. So who waits for the one may have waited for the other.
+  bool may_follow(const Place& a, const Place& b) const { return stage(a) != stage(b); }
 
   void swap_transfers() {
     for_each_pair_of_a_rank([&](const Place& a, const Place& b) {
@@ -351,6 +356,7 @@ class Mutator {
   }
 
   const Plan& plan_;
+  const std::vector<bool> written_;  ///< per buffer
   std::vector<Place> places_;
   std::vector<Mutant> mutants_;
 };
