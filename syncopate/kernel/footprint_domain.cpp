@@ -31,6 +31,7 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
+      first_atomic_(tensors_.size()),
       unguarded_read_(tensors_.size()),
       read_by_data_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
@@ -118,7 +119,7 @@ void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, c
   for (const Register input : loop.inputs) {
     const Value& value = registers[input];
     append_key(value, key);
-    if (value.kind != ValueKind::descriptor) continue;
+    if (value.kind != ValueKind::descriptor && value.kind != ValueKind::block_pointer) continue;
     const Descriptor& about = descriptors_[at_index(value.descriptor)];
     key.insert(key.end(), {about.parameter, about.whole ? 1 : 0, about.rank, about.base});
     for (const auto* list : {&about.shape, &about.stride, &about.block})
@@ -179,6 +180,11 @@ void FootprintDomain::execute(const Instruction& instruction, Value* registers) 
     case Opcode::descriptor_store:
       access_descriptor(Direction::write, registers[operands[0]], operands.subspan(2), registers, instruction);
       return;
+    case Opcode::check:
+      return check(instruction, operands, registers);
+    case Opcode::refuse:
+      fail(instruction, program_->strings[at_index(registers[operands[0]].descriptor)],
+           program_->strings[at_index(registers[operands[1]].descriptor)]);
     case Opcode::split: {
       const Value& whole = registers[operands[0]];
       LaneShape half = whole.shape();
@@ -231,6 +237,10 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
     }
     case Opcode::cast:
       return apply_cast(operand(0), dtype_operand(operand(1), instruction), instruction);
+    case Opcode::bitcast: {
+      const Dtype dtype = dtype_operand(operand(1), instruction);
+      return computed(operand(0), operand(0).shape(), dtype, instruction);
+    }
     case Opcode::dtype_of: {
       Value dtype;
       dtype.kind = ValueKind::dtype;
@@ -258,8 +268,15 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
     }
     case Opcode::full_like:
       return full(operand(0), operand(1).dtype, operand(1).shape(), instruction);
-    case Opcode::reshape:
-      return reshaped(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
+    case Opcode::reshape: {
+      LaneShape shape = shape_operand(operands.subspan(1), registers, instruction);
+      if (operands.size() == 1) {  // all in one dimension
+        shape.rank = 1;
+        shape[0] = 1;
+        for (int d = 0; d < operand(0).shape().rank; ++d) shape[0] *= operand(0).shape()[d];
+      }
+      return reshaped(operand(0), shape, instruction);
+    }
     case Opcode::broadcast_to:
       return broadcast_value(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
     case Opcode::permute:
@@ -270,18 +287,37 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
       LaneShape shape = broadcast(operand(0).shape(), operand(1).shape()).value_or(operand(0).shape());
       if (shape.rank == kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
       shape[shape.rank++] = 2;
-      const Value& source = operand(0).kind == ValueKind::opaque ? operand(0) : operand(1);
-      if (source.kind == ValueKind::opaque) return opaque_value(shape, source.dtype, source.reason, *source.origin);
-      return opaque_value(shape, operand(0).dtype, OpaqueReason::arithmetic, instruction);
+      if (instruction.operation != 0) {  // in turn, along the last dimension
+        --shape.rank;
+        shape[shape.rank - 1] *= 2;
+      }
+      return computed(operand(0).kind == ValueKind::opaque ? operand(0) : operand(1), shape, operand(0).dtype,
+                      instruction);
     }
     case Opcode::dot:
       return dot(instruction, operands, registers);
     case Opcode::reduce:
       return reduce(instruction, operands, registers);
+    case Opcode::index_of:
+      return index_of(instruction, operands, registers);
+    case Opcode::scan:
+    case Opcode::sort:
+    case Opcode::flip:
+    case Opcode::put:
+      return computed(operand(0), operand(0).shape(), operand(0).dtype, instruction);
+    case Opcode::gather:
+      return computed(operand(0), operand(1).shape(), operand(0).dtype, instruction);
+    case Opcode::take:
+      return computed(operand(0), reduced_shape(instruction, operands, registers), operand(0).dtype, instruction);
     case Opcode::load:
-    case Opcode::atomic_add:
     case Opcode::descriptor_load:
       return load(instruction, operands, registers);
+    case Opcode::atomic:
+      return atomic(instruction, operands, registers);
+    case Opcode::make_block_pointer:
+      return make_block_pointer(instruction, operands, registers);
+    case Opcode::advance:
+      return advance(instruction, operands, registers);
     case Opcode::make_descriptor:
       return make_descriptor(instruction, operands, registers);
     default:
@@ -421,8 +457,26 @@ FootprintValue FootprintDomain::dot(const Instruction& instruction, Operands ope
   return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
 }
 
-FootprintValue FootprintDomain::reduce(const Instruction& instruction, Operands operands,
-                                       const Value* registers) const {
+void FootprintDomain::check(const Instruction& instruction, Operands operands, const Value* registers) const {
+  if (known_truth(registers[operands[0]]) != false) return;
+  const bool says = operands[1] != kNoRegister && registers[operands[1]].kind == ValueKind::string;
+  fail(instruction, "this static assertion fails",
+       says ? program_->strings[at_index(registers[operands[1]].descriptor)] : "");
+}
+
+FootprintValue FootprintDomain::computed(const Value& source, const LaneShape& shape, Dtype dtype,
+                                         const Instruction& instruction) const {
+  if (source.kind == ValueKind::opaque) return opaque_value(shape, dtype, source.reason, *source.origin);
+  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
+}
+
+FootprintValue FootprintDomain::index_of(const Instruction& instruction, Operands operands,
+                                         const Value* registers) const {
+  return computed(registers[operands[0]], reduced_shape(instruction, operands, registers), Dtype::int32, instruction);
+}
+
+LaneShape FootprintDomain::reduced_shape(const Instruction& instruction, Operands operands,
+                                         const Value* registers) const {
   const Value& value = registers[operands[0]];
   LaneShape shape;
   if (operands.size() > 1 && operands[1] != kNoRegister && registers[operands[1]].kind != ValueKind::none) {
@@ -433,13 +487,20 @@ FootprintValue FootprintDomain::reduce(const Instruction& instruction, Operands 
     for (int d = 0; d < rank; ++d)
       if (d != axis) shape[shape.rank++] = value.shape()[d];
   }
+  return shape;
+}
+
+FootprintValue FootprintDomain::reduce(const Instruction& instruction, Operands operands,
+                                       const Value* registers) const {
+  const Value& value = registers[operands[0]];
+  const LaneShape shape = reduced_shape(instruction, operands, registers);
   const auto operation = static_cast<ReduceOperation>(instruction.operation);
-  if (value.kind == ValueKind::integer && shape.rank == 0 && operation != ReduceOperation::sum) {
+  const bool extreme = operation == ReduceOperation::minimum || operation == ReduceOperation::maximum;
+  if (value.kind == ValueKind::integer && shape.rank == 0 && extreme) {
     const Bounds range = bounds(value.form);
     return scalar_value(operation == ReduceOperation::minimum ? range.smallest : range.largest, value.dtype);
   }
-  if (value.kind == ValueKind::opaque) return opaque_value(shape, value.dtype, value.reason, *value.origin);
-  return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
+  return computed(value, shape, value.dtype, instruction);
 }
 
 FootprintValue FootprintDomain::extent(const Instruction& instruction, Operands operands,

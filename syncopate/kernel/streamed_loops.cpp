@@ -169,20 +169,21 @@ class Dataflow {
 
   static bool is_data(const Instruction& instruction) {
     return instruction.opcode == Opcode::load || instruction.opcode == Opcode::descriptor_load ||
-           instruction.opcode == Opcode::atomic_add || instruction.opcode == Opcode::dot;
+           instruction.opcode == Opcode::atomic || instruction.opcode == Opcode::dot;
   }
 
   /// The operands of an access or a branch that decide what happens: all but stored values.
   bool decides(const Instruction& instruction, std::size_t operand) const {
     switch (instruction.opcode) {
       case Opcode::load:
-        return operand < 2;
+        return operand != 2;
       case Opcode::store:
-      case Opcode::atomic_add:
+      case Opcode::atomic:
       case Opcode::descriptor_store:
         return operand != 1;
       case Opcode::descriptor_load:
       case Opcode::make_descriptor:
+      case Opcode::make_block_pointer:
       case Opcode::branch_false:
       case Opcode::branch_decided:
       case Opcode::range_begin:
