@@ -245,6 +245,20 @@ class Dataflow {
   std::set<Register> deciding_;
 };
 
+/// A loop is missing from a lowered kernel where its branch cannot be lowered.
+void reject_refused(const Program& program) {
+  for (const Instruction& each : program.instructions) {
+    if (each.opcode != Opcode::refuse) continue;
+    const auto text = [&](std::size_t operand) {
+      const Register wanted = program.operands_of(each)[operand];
+      const auto constant = std::find_if(program.constants.begin(), program.constants.end(),
+                                         [wanted](const ConstantRegister& known) { return known.value == wanted; });
+      return program.strings[static_cast<std::size_t>(std::get<StringConstant>(constant->constant).index)];
+    };
+    throw UserError(program.locate(each), text(0), text(1));
+  }
+}
+
 }  // namespace
 
 void check_streamed_loops(const TileKernel& kernel) {
@@ -262,6 +276,7 @@ std::vector<LoweredLoop> find_streamed_loops(const Program& program, const std::
       if (is_of_loop(each, Opcode::range_test)) found.test = &each;
       if (is_of_loop(each, Opcode::range_next)) found.next = &each;
     }
+    if (found.test == nullptr) reject_refused(program);
     check_internal(found.test != nullptr && found.next != nullptr && found.test > program.instructions.data(),
                    "a streamed loop is not found in the lowered kernel");
     found.begin = found.test - 1;

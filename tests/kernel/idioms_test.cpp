@@ -504,6 +504,16 @@ def kernel(out, n):
   EXPECT_EQ(memory.get(out, 0), 0 + 1 + 2 + 3 + 4);
 }
 
+TEST(Branches, AStreamedLoopInOneThatCannotBeLoweredIsReportedAtWhatIsWrong) {
+  const TileKernel kernel = copier(R"(    total = tl.zeros((BLOCK,), tl.float32)
+    if n > 4:
+        for start in range(0, n, BLOCK):  # syncopate: streamed_loop n
+            total += tl.rand(0, start)
+    tl.store(y + pid * BLOCK + tl.arange(0, BLOCK), total)
+)");
+  expect_error([&] { analyse_tiles(kernel, kCopy, kCopied, 0, true); }, 11, "tl.rand is not supported", "draw them");
+}
+
 TEST(Atomics, TilesThatChangeOneElementAreToldHowToDoWithout) {
   expect_refused("    tl.atomic_add(y + tl.arange(0, BLOCK), 1.0)\n    tl.store(x + pid, 1.0)\n", 8,
                  "changes y at [0:8] by an atomic operation, which tile (", "an output with one axis more");
