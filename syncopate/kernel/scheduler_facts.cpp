@@ -156,7 +156,8 @@ bool HelperFacts::body_is_scalar(const std::vector<std::unique_ptr<Statement>>& 
       facts.divides =
           facts.divides || divides(*statement->value, any) ||
           (statement->kind == StatementKind::augmented_assign && (statement->text == "//" || statement->text == "%"));
-      if (statement->kind == StatementKind::return_ && statement->value->kind == ExpressionKind::tuple)
+      const bool returns = statement->kind == StatementKind::return_;
+      if (returns && (statement->value->kind == ExpressionKind::tuple || called(*statement->value) == "swizzle2d"))
         facts.returns_tuple = true;
       if (statement->kind == StatementKind::return_)
         if (const Facts* inner = of_call(*statement->value); inner != nullptr && inner->returns_tuple)

@@ -168,6 +168,7 @@ FakeMemory filled(const TensorBindings& tensors, double (*value)(int, std::int64
 
 TEST(Idioms, ProductThroughBlockPointers) {
   const TileKernel kernel = idiom("gemm_block_pointers");
+  EXPECT_EQ(kernel.scheduler().index_variables, (std::vector<std::string>{"pid_m", "pid_n"}));
   std::mt19937 random(1);
   const auto between_sizes = [&](int low, int high) {
     return std::uniform_int_distribution<std::int64_t>(low, high)(random);
