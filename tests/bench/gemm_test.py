@@ -153,15 +153,20 @@ class Counters(unittest.TestCase):
                 counters.pairs(wrong, [(1, 2, 3)])
 
     def test_parts_add_up_and_the_worst_is_named(self):
-        ours = self.kernel("gemm", 20, 2000, 1800, 1000)
-        theirs = self.kernel("nvjet", 16, 1600, 1500, 1000)
+        # The tensor cores' counter is the sum over the four of an SM.
+        ours = self.kernel("gemm", 20, 20000, 18000, 40000)
+        theirs = self.kernel("nvjet", 16, 16000, 15000, 40000)
         parts = counters.parts([ours])
-        self.assertEqual(parts, {"us": 20, "tensor cores": 10, "blocks without them": 8, "no block": 2})
+        self.assertEqual(parts, {"us": 20, "tensor cores": 10, "blocks without them": 8, "no block": 2, "cycles": 20,
+                                 "GHz": 1})
         self.assertEqual(counters.verdict(parts, counters.parts([theirs])), "blocks without them: +3.0 of +4.0 us")
         self.assertEqual(counters.verdict(counters.parts([theirs]), parts), "nothing: alone it is 4.0 us faster")
+        slow = counters.parts([self.kernel("gemm", 25, 20000, 18000, 40000)])
+        self.assertEqual(counters.verdict(slow, parts), "clock: +5.0 of +5.0 us")
         text = counters.table([{"shape": (8, 16, 32), "ours": ours, "cublas": [theirs, theirs]}])
-        self.assertIn("| 8x16x32 | ours | `gemm` | 20.0 | 10.0 | 8.0 | 2.0 | 0 | 50% |  | 90% |", text)
+        self.assertIn("| 8x16x32 | ours | `gemm` | 20.0 | 1.00 | 20.0 | 10.0 | 8.0 | 2.0 | 0 | 50% |  | 90% |", text)
         self.assertIn("| cuBLAS | `nvjet and 1 more` | 32.0 |", text)
+        self.assertEqual({line.count("|") for line in text.splitlines()}, {15})
 
 
 if __name__ == "__main__":
