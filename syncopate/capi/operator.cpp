@@ -34,21 +34,23 @@ struct Prepared {
   std::optional<cuda::LocalKernel> local;  ///< once it has been asked for
 };
 
-/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU.
+/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU. It shares the driver,
+/// since an operator may go in between that was the last to hold it.
 class ContextKept {
  public:
-  explicit ContextKept(const cuda::Driver& driver) : driver_(driver), result_(driver.context_get_current(&context_)) {}
+  explicit ContextKept(std::shared_ptr<const cuda::Driver> driver)
+      : driver_(std::move(driver)), result_(driver_->context_get_current(&context_)) {}
   ContextKept(const ContextKept&) = delete;
   ContextKept& operator=(const ContextKept&) = delete;
   ~ContextKept() {
-    if (is_known()) driver_.context_set_current(context_);
+    if (is_known()) driver_->context_set_current(context_);
   }
 
   bool is_known() const { return result_ == cuda::kSuccess; }
-  void check() const { driver_.check(result_, "asking for the current GPU"); }
+  void check() const { driver_->check(result_, "asking for the current GPU"); }
 
  private:
-  const cuda::Driver& driver_;
+  std::shared_ptr<const cuda::Driver> driver_;
   cuda::Context context_ = nullptr;
   cuda::Result result_;
 };
@@ -70,13 +72,13 @@ cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
 
 std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const syncopate_operator_options& asked) {
   const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::load();
-  const ContextKept kept(*driver);
+  const ContextKept kept(driver);
   kept.check();
   auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, rank_options_of(asked));
   // The last view may go on any thread, long after the operator, and nobody is there to hear of a failure. A driver
   // that does not even know the current GPU any more frees nothing.
   return {made.release(), [driver](Prepared* last) noexcept {
-            const ContextKept kept_then(*driver);
+            const ContextKept kept_then(driver);
             last->group.leave();
             if (kept_then.is_known()) delete last;
           }};
@@ -119,7 +121,7 @@ template <typename Body>
 syncopate_code with_operator(const syncopate_operator* op, syncopate_error** error, Body&& body) {
   return guard(error, [&] {
     require(op, "op");
-    const ContextKept kept(op->prepared->gpu.driver());
+    const ContextKept kept(op->prepared->gpu.shared_driver());
     kept.check();
     body(*op->prepared);
   });
@@ -273,7 +275,7 @@ void syncopate_operator_destroy(syncopate_operator* op) {
   if (op == nullptr) return;
   // Nobody is left to hear of failures; what could not be freed stays.
   guard(nullptr, [&] {
-    const ContextKept kept(op->prepared->gpu.driver());
+    const ContextKept kept(op->prepared->gpu.shared_driver());
     op->prepared->group.leave();
     op->prepared.reset();
   });
