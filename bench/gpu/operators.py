@@ -24,6 +24,7 @@ import datetime
 import functools
 import gc
 import json
+import math
 import pathlib
 import platform
 import subprocess
@@ -54,6 +55,7 @@ STREAM_CHUNKS = (1, 2, 4)
 FAILURES = 3  # rows without a result of ours, from the first on, that end a run
 BUILDERS = 8  # compilers that one rank runs at once
 PLAY_OFF_SAMPLES = 5
+HEAT_MS = 250  # of work before a play-off
 LINK_BYTES = (64 << 20, 256 << 20)
 
 
@@ -128,7 +130,7 @@ class Bench:
         syncopate.Operator(plan, group=OneRank(), device=self.session.device).close()
 
     def walk(self, row):
-        return tuning.axes(row.kind, self.sms, self.local.get((row.M, row.N, row.K)))
+        return tuning.axes(row.kind, self.sms, self.local.get((row.M, row.N, row.K)), self.options.axes)
 
     def plan_ahead(self, row, choices):
         """Large plans take seconds. Errors are left for when the plan is asked for."""
@@ -187,7 +189,8 @@ class Bench:
 
     def play_off(self, problem, choices):
         """(the fastest, its microseconds) of choices measured in turns, so that a clock that has moved since the first of
-        a search was measured decides nothing; None where there is nothing to decide."""
+        a search was measured decides nothing; None where there is nothing to decide. The GPUs work for a while first: in
+        a search they idle between candidates, and at the clock of a cool GPU another choice may be the fastest."""
         if len(choices) < 2:
             return None
         made, calls, counts = {}, {}, {}
@@ -202,6 +205,7 @@ class Bench:
             else:
                 made[choice], calls[choice] = method, Guarded(method.call)
                 counts[choice] = figures.calls_per_sample(one, self.options.sample_ms * 1000)
+        self.samples_in_turn(calls, counts, math.ceil(HEAT_MS / self.options.sample_ms / max(1, len(calls))))
         samples = self.samples_in_turn(calls, counts, PLAY_OFF_SAMPLES)
         medians = {}
         for choice, method in made.items():

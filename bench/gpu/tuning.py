@@ -121,17 +121,21 @@ TILES = [
 ]
 
 
-def axes(kind, sms, local=None):
+AXES = ("tile", "split", "group", "initiator", "SMs")
+
+
+def axes(kind, sms, local=None, names=AXES):
     """What a search walks along, one axis after the other: (name, the variations of a choice to try). `sms`: the
-    numbers of SMs to try; `local`: the tile of the fastest product alone, if one is known."""
+    numbers of SMs to try; `local`: the tile of the fastest product alone, if one is known; `names`: of the axes."""
     known = TILES + ([local] if local else [])
-    return [
+    every = [
         ("tile", [shape for shape in known if (kind, shape(Choice()).kernel) in OPERATOR_FILES]),
         ("split", [vary(split=split) for split in (1, 2, 4, 8)]),
         ("group", [vary(group_m=group) for group in (4, 8, 16)]),
         ("initiator", [vary(initiator=initiator) for initiator in ("push", "pull")]),
         ("SMs", [vary(sms=count) for count in sms]),
     ]
+    return [axis for axis in every if axis[0] in names]
 
 
 def read_local_products(path=LOCAL_PRODUCTS):

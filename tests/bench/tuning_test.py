@@ -50,6 +50,10 @@ class Kernels(unittest.TestCase):
         choices = [Choice(split=1), Choice(split=4), Choice(initiator="pull"), Choice(sms=128), Choice(stages=4)]
         self.assertEqual(len(tuning.machine_codes_of(choices)), 2)
 
+    def test_axes_by_name(self):
+        self.assertEqual([name for name, _ in tuning.axes("ag", [132])], list(tuning.AXES))
+        self.assertEqual([name for name, _ in tuning.axes("rs", [132], names=["split", "tile"])], ["tile", "split"])
+
     def test_all_that_a_search_can_meet(self):
         walk = tuning.axes("ag", [132, 128])
         kernels = set(tuning.machine_codes_of([Choice()], walk))
