@@ -26,6 +26,24 @@ OperatorStatement large_operator() {
                                    {"communicate.a.split", "4"}});
 }
 
+/// Sequence-parallel attention over 128K tokens on 8 ranks: 32 heads of 128, 8 of keys; tiles of 128 rows of a head
+/// walk 1024 blocks of 128 keys. 4096 tiles and 4 million turns of their loops a rank.
+OperatorStatement long_attention(const char* causal) {
+  std::vector<Override> overrides = {{"ranks", "8"},
+                                     {"launch.workers", "132"},
+                                     {"kernel.args.LENGTH", "131072"},
+                                     {"kernel.args.Q_LENGTH", "16384"},
+                                     {"kernel.args.Q_START", "114688"},
+                                     {"kernel.args.CAUSAL", causal},
+                                     {"kernel.args.HEADS", "32"},
+                                     {"kernel.args.GROUP", "4"},
+                                     {"kernel.args.HEAD_DIM", "128"},
+                                     {"kernel.args.BLOCK_M", "128"},
+                                     {"kernel.args.BLOCK_N", "128"}};
+  for (const char* table : {"communicate.k.split", "communicate.v.split"}) overrides.push_back({table, "2"});
+  return read_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp_plain.toml", overrides);
+}
+
 /// Peak resident memory of this process so far, MB (10^6 bytes). Run one benchmark alone to read it:
 /// --benchmark_filter=PlanOfLargeOperator
 double peak_megabytes() {
@@ -56,6 +74,17 @@ void FootprintsOfLargeOperator(benchmark::State& state) {
 }
 BENCHMARK(FootprintsOfLargeOperator)->Unit(benchmark::kMillisecond);
 
+void PlanOfLongAttention(benchmark::State& state, const char* causal) {
+  for (auto _ : state) {
+    const OperatorStatement statement = long_attention(causal);
+    const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
+    benchmark::DoNotOptimize(compile_plan(statement, kernel));
+  }
+  state.counters["peak_MB"] = peak_megabytes();
+}
+BENCHMARK_CAPTURE(PlanOfLongAttention, full, "false")->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(PlanOfLongAttention, causal, "true")->Unit(benchmark::kMillisecond);
+
 /// 4 ranks x 26 tiles + 4 ranks x 3 peers x 8 chunks = 200 nodes.
 void DependenceGraphOf200Nodes(benchmark::State& state) {
   const OperatorStatement statement = read_operator(
@@ -81,6 +110,16 @@ void VerifyLargePlan(benchmark::State& state) {
   }
 }
 BENCHMARK(VerifyLargePlan)->Unit(benchmark::kMillisecond);
+
+void VerifyLongAttention(benchmark::State& state) {
+  const OperatorStatement statement = long_attention("false");
+  const Plan plan = compile_plan(statement, TileKernel::read(statement.kernel_file, statement.kernel_function));
+  for (auto _ : state) {
+    const Proof proof = verify(plan);
+    if (!proof.holds()) state.SkipWithError("the plan is not proven");
+  }
+}
+BENCHMARK(VerifyLongAttention)->Unit(benchmark::kMillisecond);
 
 void WriteAndReadLargePlan(benchmark::State& state) {
   const OperatorStatement statement = large_operator();

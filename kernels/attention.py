@@ -87,7 +87,7 @@ def attention(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q
     if BLOCK_N > whole:
         scores = masked(scores, rows, 0, KV_LENGTH, q_start, CAUSAL)
     peak = tl.maximum(tl.max(scores, 1) * scale_of_two, NO_PEAK)
-    for first in range(0, last, BLOCK_N):  # syncopate: streamed_loop keys
+    for first in range(0, last, BLOCK_N):
         weights = tl.exp2(scores * scale_of_two - peak[:, None])
         total += tl.sum(weights, 1)
         weights = weights.to(o.dtype)

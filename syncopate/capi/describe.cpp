@@ -28,7 +28,7 @@ Json buffer_json(const Plan& plan, int index) {
   Json output = Json::array();
   bool is_output = false;
   for (int rank = 0; rank < plan.ranks; ++rank) {
-    const Region region = buffer.staging_for >= 0 ? Region{{0, 0}} : output_region(plan, index, rank);
+    const Region region = buffer.role == BufferRole::staging ? Region{{0, 0}} : output_region(plan, index, rank);
     is_output = is_output || !region.empty();
     output.push_back(region_json(region));
     held.push_back(region_json(buffer.held[static_cast<std::size_t>(rank)]));
@@ -40,7 +40,7 @@ Json buffer_json(const Plan& plan, int index) {
                        {"bindable", cuda::can_bind(plan, index)},
                        {"input", is_input(buffer)},
                        {"output", is_output},
-                       {"staging", buffer.staging_for >= 0},
+                       {"staging", is_the_operators_own(plan, index)},
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},
                        {"inside", buffer.inside.to_string()},

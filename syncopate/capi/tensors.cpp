@@ -92,7 +92,7 @@ std::string name_of(DLDataType type) {
 int find_buffer(const Plan& plan, const std::string& name) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
-    if (plan.buffers[i].staging_for >= 0) continue;  // nobody's but the operator's
+    if (is_the_operators_own(plan, static_cast<int>(i))) continue;  // nobody's but the operator's
     if (plan.buffers[i].name == name) return static_cast<int>(i);
     names.push_back(plan.buffers[i].name);
   }

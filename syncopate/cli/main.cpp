@@ -174,6 +174,17 @@ void print_run(const Plan& plan, const RunOptions& run, const RunReport& report)
              count_of(report.transfers, "transfer"), count_of(report.steps, "step"));
 }
 
+/// What it does to the result that streamed loops are walked in an order of the plan's.
+void print_order(const OrderDifference& order) {
+  if (order.where.empty())
+    fmt::print("  {:<14}no bit depends on the order of streamed loops\n", "");
+  else
+    fmt::print(
+        "  {:<14}the order of streamed loops makes a difference of at most {:.3g}, of {:.3g} allowed:\n"
+        "  {:<14}{}\n",
+        "", order.difference, order.allowed, "", order.where);
+}
+
 /// Compiled kernels are kept where the system keeps what can be made again.
 std::string cache_folder() {
   const auto variable = [](const char* name) -> std::filesystem::path {
@@ -209,7 +220,9 @@ int run_on_gpu(const Plan& plan, Options& options) {
   fmt::print("  {:<14}{} tiles, {} transfers; the host stops every {} launches to check\n", "", report.tiles,
              report.transfers, report.launches_at_a_stretch);
   if (report.outcome == GpuOutcome::right) {
-    fmt::print("result: bitwise equal to the unfused operator on the same GPU\n");
+    fmt::print(
+        "result: {} the unfused operator on the same GPU\n",
+        plan.kernel.streamed_loops.empty() ? "bitwise equal to" : "equal, but for the order of streamed loops, to");
     return 0;
   }
   fmt::print("result: {}\n{}\n", name_of(report.outcome), report.message);
@@ -230,6 +243,7 @@ int run(Options options) {
   fmt::print("{}", summary(plan));
   print_run(plan, options.run, report);
   if (report.outcome == Outcome::right) {
+    if (report.order) print_order(*report.order);
     fmt::print("result: bitwise equal to the unfused operator\n");
     return 0;
   }

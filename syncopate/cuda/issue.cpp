@@ -14,7 +14,6 @@ struct QueueCursor {
 struct WorkerCursor {
   int rank = 0;
   std::size_t slot = 0;
-  bool computed = false;  ///< the slot's tile: its sum_waits are next
 };
 
 class Issuer {
@@ -92,11 +91,11 @@ class Issuer {
       const std::vector<Slot>& slots = program(at.rank).slots;
       while (at.slot < slots.size()) {
         const Slot& slot = slots[at.slot];
-        at.computed = at.computed || ready(slot.waits);
-        if (!at.computed || !ready(slot.sum_waits)) break;
+        bool passes = true;  // what is ready stays ready
+        for_each_waits_of(slot, [&](const std::vector<Wait>& waits) { passes = passes && ready(waits); });
+        if (!passes) break;
         raise(slot.signals);
         at.slot += static_cast<std::size_t>(plan_.workers);
-        at.computed = false;
         moved = true;
       }
     }

@@ -55,6 +55,7 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
       {parameter::kTimeLimit, bits_of(runtime.time_limit)},
       {parameter::kTiles, runtime.tiles},
       {parameter::kWaits, runtime.waits},
+      {parameter::kSteps, runtime.steps},
       {parameter::kFlags, runtime.flags},
       {parameter::kEpoch, runtime.epoch},
       {parameter::kRecord, runtime.record},

@@ -19,6 +19,7 @@ struct RuntimeValues {
   std::int64_t time_limit = 0;  ///< nanoseconds
   DevicePointer tiles = 0;
   DevicePointer waits = 0;
+  DevicePointer steps = 0;
   DevicePointer flags = 0;
   DevicePointer epoch = 0;
   DevicePointer record = 0;

@@ -66,8 +66,7 @@ class Assigner {
     }
     for (const Slot& slot : of.slots) {
       raises(slot.signals, {Raiser::Place::tile, rank});
-      waits(slot.waits);
-      waits(slot.sum_waits);
+      for_each_waits_of(slot, waits);
     }
     raises(of.completion_signals, {Raiser::Place::completion, rank});
     waits(of.completion_waits);
@@ -159,10 +158,7 @@ std::vector<SignalWords> words_of_signals(const Plan& plan, const Mailboxes& mai
   };
   for (int rank = 0; rank < plan.ranks; ++rank) {
     const RankProgram& program = plan.programs[static_cast<std::size_t>(rank)];
-    for (const Slot& slot : program.slots) {
-      need_flags(slot.waits);
-      need_flags(slot.sum_waits);
-    }
+    for (const Slot& slot : program.slots) for_each_waits_of(slot, need_flags);
     need_flags(program.completion_waits);
     for (std::size_t queue = 0; queue < program.queues.size(); ++queue)
       for (const Transfer& transfer : program.queues[queue].transfers)

@@ -186,6 +186,7 @@ struct RankOnGpu::Parts {
     values.time_limit = nanoseconds_limit();
     values.tiles = upload_words(tables.tiles, "the tile order");
     values.waits = upload_words(tables.waits, "waits of tiles");
+    values.steps = upload_words(tables.steps, "steps of tiles");
     values.addends = upload_words(tables.addends, "addends of tiles");
     values.signals = upload_words(tables.signals, "signals of tiles");
     values.peers = upload_words(peers, "where peers' signals are");

@@ -7,10 +7,11 @@ namespace {
 
 constexpr std::size_t kWord = sizeof(std::int64_t);
 constexpr std::size_t kWaitColumns = 3;
-/// In a row of KernelTables::tiles, behind the index values: where the numbers of rows of signals stand.
+/// In a row of KernelTables::tiles, behind the index values: where the numbers of rows of signals stand, with sums and
+/// without.
 constexpr std::size_t kSignalsColumn = 7;
+constexpr std::size_t kSignalsColumnAlone = 2;
 constexpr std::size_t kSignalsColumns = 4;
-constexpr std::size_t kColumnsWithSums = 14;
 
 const Signal& signal_of(const Plan& plan, int index) { return plan.signals[static_cast<std::size_t>(index)]; }
 
@@ -112,7 +113,7 @@ class StepMaker {
 KernelTables tables_on_gpu(const Plan& plan, int rank, const ArenaLayout& layout,
                            const std::vector<SignalWords>& words) {
   KernelTables tables = kernel_tables(plan, rank);
-  if (reduced_buffer(plan) < 0) return tables;
+  if (!slots_raise(plan)) return tables;
   tables.signals.clear();
   const auto to_mailboxes = static_cast<std::int64_t>((layout.mailboxes - layout.flags) / kWord);
   const std::vector<Slot>& slots = plan.programs[static_cast<std::size_t>(rank)].slots;
@@ -128,11 +129,12 @@ KernelTables tables_on_gpu(const Plan& plan, int rank, const ArenaLayout& layout
     }
   }
   moved.push_back(static_cast<std::int64_t>(tables.signals.size() / 2));
-  const std::size_t columns = plan.kernel.axes.size() + kColumnsWithSums;
+  const std::size_t columns = plan.kernel.axes.size() + static_cast<std::size_t>(tile_columns(plan));
   check_internal(tables.tiles.size() == slots.size() * columns,
                  "the tile table has other columns than its reader knows");
   for (std::size_t row = 0; row < slots.size(); ++row) {
-    const std::size_t first = row * columns + plan.kernel.axes.size() + kSignalsColumn;
+    const std::size_t first =
+        row * columns + plan.kernel.axes.size() + (reduced_buffer(plan) < 0 ? kSignalsColumnAlone : kSignalsColumn);
     for (std::size_t at = first; at < first + kSignalsColumns; ++at)
       tables.tiles[at] = moved[static_cast<std::size_t>(tables.tiles[at])];
   }

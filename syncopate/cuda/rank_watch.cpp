@@ -20,7 +20,7 @@ constexpr auto kReadLimit = std::chrono::seconds(2);
 
 struct Described {
   std::string who;
-  const std::vector<Wait>* waits[2] = {nullptr, nullptr};
+  std::vector<const std::vector<Wait>*> waits;
 };
 
 /// Who left a record, and among which waits its wait is.
@@ -29,12 +29,14 @@ Described describe(const Plan& plan, int rank, std::int64_t who) {
   if (who == kCompletionWaits) return {"the completion", {&program.completion_waits}};
   for (std::size_t queue = 0; queue < program.queues.size(); ++queue)
     if (who == who_waits_in_queue(static_cast<int>(queue)))
-      return {fmt::format("a transfer of queue '{}'", program.queues[queue].name)};
+      return {fmt::format("a transfer of queue '{}'", program.queues[queue].name), {}};
   check_internal(who >= 0 && who < static_cast<std::int64_t>(program.slots.size()),
                  "a record of a tile that is not there");
   const Slot& slot = program.slots[static_cast<std::size_t>(who)];
   const auto& index = plan.tiles[static_cast<std::size_t>(slot.tile)].index;
-  return {fmt::format("tile ({})", fmt::join(index, ", ")), {&slot.waits, &slot.sum_waits}};
+  Described tile{fmt::format("tile ({})", fmt::join(index, ", ")), {}};
+  for_each_waits_of(slot, [&](const std::vector<Wait>& waits) { tile.waits.push_back(&waits); });
+  return tile;
 }
 
 }  // namespace
@@ -89,7 +91,6 @@ std::optional<std::string> RankWatch::missed() {
       what = fmt::format("'{}' (flag {}: {})", signal.name, flag, signal.counts);
   std::string launch;
   for (const std::vector<Wait>* waits : by.waits) {
-    if (waits == nullptr) continue;
     for (const Wait& wait : *waits) {
       const Signal& signal = plan.signals[static_cast<std::size_t>(wait.signal)];
       if (signal.slot != flag || (expected - wait.threshold) % signal.per_launch != 0) continue;

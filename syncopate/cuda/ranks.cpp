@@ -35,7 +35,7 @@ Ranks::Ranks(const Plan& plan, const GpuRunOptions& options, std::vector<std::un
     : plan_(plan),
       options_(options),
       steps_(issue_order(plan)),
-      written_(written_by_tiles(plan)),
+      left_(left_by_launches(plan)),
       gpus_(std::move(gpus)),
       callers_(static_cast<std::size_t>(plan.ranks)),
       random_(options.seed) {
@@ -76,8 +76,8 @@ void Ranks::prepare(int index, std::shared_ptr<const CompiledKernel> compiled) {
     const Buffer& about = plan_.buffers[buffer];
     const Bytes nan = poison(about.dtype, volume(about.shape));
     gpu.upload(ranks_.back()->buffer(static_cast<int>(buffer)), nan.data(), nan.size());
-    caller.poison.push_back(written_[buffer] ? gpu.allocate(nan.size(), fmt::format("NaNs for {}", about.name)) : 0);
-    if (written_[buffer]) gpu.upload(caller.poison.back(), nan.data(), nan.size());
+    caller.poison.push_back(left_[buffer] ? gpu.allocate(nan.size(), fmt::format("NaNs for {}", about.name)) : 0);
+    if (left_[buffer]) gpu.upload(caller.poison.back(), nan.data(), nan.size());
   }
   caller.stream = gpu.make_stream(false);
   for (int i = 0; i < kLaunchesUnderWay; ++i) caller.completed.push_back(gpu.make_event());
@@ -159,8 +159,8 @@ void Ranks::issue_steps(std::int64_t epoch, const std::vector<Data>& data) {
   }
 }
 
-/// The inputs in place, and NaNs where tiles will write: what a launch leaves unwritten must not look right because the
-/// launch before wrote it.
+/// The inputs in place, and NaNs where the launch will leave something: what a launch leaves unwritten must not look
+/// right because the launch before wrote it.
 void Ranks::put_inputs(int index, const Data& data) {
   RankOnGpu& on = rank(index);
   const Driver& driver = on.gpu().driver();
@@ -170,7 +170,7 @@ void Ranks::put_inputs(int index, const Data& data) {
     const Region& held = about.held[static_cast<std::size_t>(index)];
     const DevicePointer to = on.buffer(static_cast<int>(buffer));
     if (held.empty()) {
-      if (written_[buffer])
+      if (left_[buffer])
         driver.check(driver.copy_async(to, caller.poison[buffer], bytes_of(static_cast<int>(buffer)), caller.stream),
                      "filling an output with NaNs");
       continue;
@@ -186,7 +186,7 @@ void Ranks::take_outputs(int index, std::int64_t epoch, const Data& data) {
   RankOnGpu& on = rank(index);
   const Driver& driver = on.gpu().driver();
   for (std::size_t buffer = 0; buffer < plan_.buffers.size(); ++buffer)
-    if (written_[buffer])
+    if (left_[buffer])
       driver.check(driver.copy_async(data.outputs[buffer], on.buffer(static_cast<int>(buffer)),
                                      bytes_of(static_cast<int>(buffer)), stream(index)),
                    "taking an output");

@@ -69,7 +69,7 @@ class Ranks {
   const Plan& plan_;
   const GpuRunOptions& options_;
   std::vector<Step> steps_;
-  std::vector<bool> written_;  ///< per buffer: by tiles
+  std::vector<bool> left_;  ///< per buffer: by launches
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::vector<std::unique_ptr<RankOnGpu>> ranks_;
   std::vector<Caller> callers_;

@@ -16,8 +16,9 @@ namespace {
 
 std::optional<ParameterType> runtime_type(const Plan& plan, const std::string& name) {
   namespace parameter = runtime_parameter;
-  for (const char* pointer : {parameter::kTiles, parameter::kWaits, parameter::kFlags, parameter::kEpoch,
-                              parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers})
+  for (const char* pointer :
+       {parameter::kTiles, parameter::kWaits, parameter::kSteps, parameter::kFlags, parameter::kEpoch,
+        parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers})
     if (name == pointer) return ParameterType{name, "*i64", true, {}};
   for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount})
     if (name == number) return ParameterType{name, "i32", false, {}};

@@ -36,10 +36,9 @@ class Maker {
       for (std::size_t i = 0; i < from.queues[queue].transfers.size(); ++i)
         to.queues[queue].transfers[i].waits = followed(from.queues[queue].transfers[i].waits, rank);
     std::vector<Wait> last = from.completion_waits;
-    for (const Slot& slot : from.slots) {
-      last.insert(last.end(), slot.waits.begin(), slot.waits.end());
-      last.insert(last.end(), slot.sum_waits.begin(), slot.sum_waits.end());
-    }
+    for (const Slot& slot : from.slots)
+      for_each_waits_of(slot,
+                        [&](const std::vector<Wait>& waits) { last.insert(last.end(), waits.begin(), waits.end()); });
     to.completion_waits = followed(last, rank);
   }
 
@@ -60,9 +59,10 @@ class Maker {
     }
     const bool previous_launch = wait.threshold == 0;
     for (const Slot* slot : raised_by_[static_cast<std::size_t>(wait.signal)])
-      for (const auto* waits : {&slot->waits, &slot->sum_waits})
-        for (const Wait& before : *waits)
+      for_each_waits_of(*slot, [&](const std::vector<Wait>& waits) {
+        for (const Wait& before : waits)
           follow({before.signal, previous_launch ? 0 : before.threshold}, rank, thresholds);
+      });
   }
 
   /// A signal is waited for at home: another of the same raises, for a rank whose transfer waits for tiles of the

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -16,13 +17,26 @@ namespace syncopate {
 
 namespace {
 
-/// Whether any tile waits, before it reads, for what happens in its own launch.
+/// Whether any tile waits, before it has read everything, for what happens in its own launch.
 bool tiles_wait(const Plan& plan) {
+  const auto any = [](const std::vector<Wait>& waits) {
+    return std::any_of(waits.begin(), waits.end(), [](const Wait& wait) { return wait.threshold > 0; });
+  };
   for (const RankProgram& program : plan.programs)
-    for (const Slot& slot : program.slots)
-      for (const Wait& wait : slot.waits)
-        if (wait.threshold > 0) return true;
+    for (const Slot& slot : program.slots) {
+      if (any(slot.waits)) return true;
+      for (const LoopStep& step : slot.steps)
+        if (any(step.waits)) return true;
+    }
   return false;
+}
+
+/// Parameters of the outputs that leave as they are.
+std::vector<std::string> sent_parameters(const Plan& plan) {
+  std::vector<std::string> parameters;
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.role == BufferRole::result) parameters.push_back(plan.buffer(buffer.partner).parameter);
+  return parameters;
 }
 
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
@@ -38,7 +52,8 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter, tiles_wait(plan));
+  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
+                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

@@ -1,6 +1,7 @@
 #include "syncopate/emit/emit.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -32,19 +33,26 @@ std::string comment_block(std::string_view words) {
   return text + line + "\n";
 }
 
-std::string file_header(const TileKernel& kernel, const std::string& reduced) {
+std::string file_header(const TileKernel& kernel, const std::string& reduced, const WalkOptions& options) {
   const std::string& name = kernel.function().name;
-  const std::string sums =
+  std::string sums =
       reduced.empty() ? "" : fmt::format(" To what it stores to {} it adds what other ranks have sent.", reduced);
+  if (!options.sent.empty())
+    sums +=
+        fmt::format(" It says when it has stored to {}, which is sent to other ranks.", fmt::join(options.sent, ", "));
+  const std::string loops =
+      options.streams
+          ? " Its streamed loops are walked piece by piece (syncopate_steps), in the order in which chunks arrive."
+          : "";
   return comment_block(fmt::format("Made by Syncopate from {}() of {}; generated, so change that file instead.", name,
                                    base_name(kernel.module().source->name()))) +
          "#\n" +
          comment_block(fmt::format("The tile loop of {0}_fused() walks this rank's tile order (syncopate_tiles) and "
                                    "waits, before each tile, for "
-                                   "the chunks that the tile reads; the rest is {0}() as written.{1} Rank, schedule "
+                                   "the chunks that the tile reads; the rest is {0}() as written.{1}{2} Rank, schedule "
                                    "and sizes are in tables that "
                                    "the host passes, so every rank runs this file.",
-                                   name, sums));
+                                   name, loops, sums));
 }
 
 /// The comment at the head of the user's file: often its copyright.
@@ -148,18 +156,18 @@ std::string trim_end(std::string text) {
 
 }  // namespace
 
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter, bool tiles_wait) {
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter, const WalkOptions& options) {
   const Module& module = kernel.module();
   const Function& function = kernel.function();
   FusedSource result;
   result.function = function.name + "_fused";
   check_names(module, function, result.function);
-  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter, tiles_wait);
+  const WalkingKernel walking = walk_tiles(kernel, result.function, reduced_parameter, options);
   const Needed needed = find_needed(module, function, walking.names);
 
   const std::string separator = "\n\n";
   std::string& text = result.text;
-  text = leading_comment(module) + file_header(kernel, reduced_parameter) + import_block(needed) +
+  text = leading_comment(module) + file_header(kernel, reduced_parameter, options) + import_block(needed) +
          constant_block(module, needed);
   text += separator + trim_end(std::string(prelude()));
   for (const std::string& helper : producer_helpers(walking.text)) text += separator + helper;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "syncopate/kernel/tile_kernel.h"
 
@@ -12,6 +13,18 @@ struct FusedSource {
   std::string function;  ///< the fused kernel's name
 };
 
+struct WalkOptions {
+  /// Whether slots wait, before their tile has read everything, for their own launch. With outputs that leave, too, a
+  /// tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the
+  /// user's options with which Triton begins a tile before the one before it is stored.
+  bool tiles_wait = false;
+  /// Whether tiles walk the streamed loops of the kernel piece by piece.
+  bool streams = false;
+  /// Parameters of outputs that are sent to other ranks as they are. Once a tile has stored them the slot's signals are
+  /// raised.
+  std::vector<std::string> sent = {};
+};
+
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads. Its parameters are the local
 /// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
@@ -20,9 +33,7 @@ struct FusedSource {
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of
 /// a tensor that is stored through a descriptor must be whole rows.
-/// `tiles_wait`: whether slots wait, before their tile reads anything, for their own launch. With both, a tile may wait
-/// for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the user's options
-/// with which Triton begins a tile before the one before it is stored.
-FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "", bool tiles_wait = false);
+FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_parameter = "",
+                       const WalkOptions& options = {});
 
 }  // namespace syncopate

@@ -62,6 +62,15 @@ std::string LineEditor::indentation(int number) const {
   return std::string(text.substr(0, std::min(text.find_first_not_of(" \t"), text.size())));
 }
 
+int LineEditor::with_comment(int number) const {
+  const auto is_comment = [&](int above) {
+    const std::string space = indentation(above);
+    return line(above).substr(space.size()).starts_with('#') && space == indentation(number);
+  };
+  while (number - 1 > first_ && !removed(number - 1) && is_comment(number - 1)) --number;
+  return number;
+}
+
 void LineEditor::replace(ByteRange range, std::string text) { edits_.push_back({range, std::move(text)}); }
 
 void LineEditor::insert_before(int number, std::string text) { inserted_[index(number)] += text; }

@@ -29,13 +29,15 @@ class LineEditor {
   /// The white space at the line's beginning.
   std::string indentation(int number) const;
   bool removed(int number) const { return removed_[index(number)]; }
+  /// The first of the comment lines that stand directly above a line and stay, or that line.
+  int with_comment(int number) const;
 
   void replace(ByteRange range, std::string text);
   /// `text` holds whole lines, newlines included, which come before line `number` (or after the last one).
   void insert_before(int number, std::string text);
   /// Removes whole lines. Blank lines that would then stand in a row, or open a block, go too.
   void remove_lines(int first, int last);
-  /// Puts `unit` before lines that are neither blank nor the inside of a string that spans lines.
+  /// Puts `unit`, once more, before lines that are neither blank nor the inside of a string that spans lines.
   void indent_lines(int first, int last, const std::string& unit, const std::vector<ByteRange>& strings);
 
   std::string render() const;

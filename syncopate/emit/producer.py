@@ -1,5 +1,5 @@
-# The helpers of fused kernels whose output is a sum over ranks, after those of prelude.py. Embedded in the same way;
-# an emitted file holds those that its kernel needs.
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of
+# prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
@@ -115,21 +115,22 @@ def syncopate_raise_all(rows, signals, peers):
 
 
 @triton.jit
-def syncopate_raise_late(work, entry, signals, peers):
+def syncopate_raise_late(work, rows, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
+    `rows` is that of syncopate_raise_all.
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
     if work & 2:
-        syncopate_raise_all(entry + 7, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, entry, signals, peers):
+def syncopate_raise_early(work, rows, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
     if work & 4:
-        syncopate_raise_all(entry + 9, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(work >= -(1 << 62))
 

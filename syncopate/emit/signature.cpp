@@ -9,17 +9,18 @@
 namespace syncopate {
 namespace {
 
-std::vector<std::string> runtime_parameters(bool with_defaults, bool sums) {
+std::vector<std::string> runtime_parameters(bool with_defaults, const RuntimeNeeds& needs) {
   namespace parameter = runtime_parameter;
   std::vector<std::string> names = {parameter::kRank,      parameter::kWorldSize, parameter::kTiles,
                                     parameter::kTileCount, parameter::kWaits,     parameter::kFlags,
                                     parameter::kEpoch,     parameter::kRecord,    parameter::kTimeLimit};
-  if (sums)
-    names.insert(names.end(), {parameter::kStaging, parameter::kAddends, parameter::kSignals, parameter::kPeers});
+  if (needs.streams) names.emplace_back(parameter::kSteps);
+  if (needs.sums) names.insert(names.end(), {parameter::kStaging, parameter::kAddends});
+  if (needs.raises) names.insert(names.end(), {parameter::kSignals, parameter::kPeers});
   if (with_defaults) {
     for (std::string& name : names) name += "=None";
   }
-  if (sums) names.push_back(fmt::format("{}: tl.constexpr{}", parameter::kCut, with_defaults ? " = None" : ""));
+  if (needs.sums) names.push_back(fmt::format("{}: tl.constexpr{}", parameter::kCut, with_defaults ? " = None" : ""));
   return names;
 }
 
@@ -49,7 +50,7 @@ std::size_t line_column(const LineEditor& editor, const Module& module, const Fu
 }  // namespace
 
 void append_runtime_parameters(LineEditor& editor, const Module& module, const Function& function, std::size_t shift,
-                               bool sums) {
+                               const RuntimeNeeds& needs) {
   if (function.parameters.empty()) {
     throw UserError(module.locate(function.name_range),
                     fmt::format("kernel '{}' has no parameters, so it reads and writes nothing", function.name),
@@ -69,7 +70,7 @@ void append_runtime_parameters(LineEditor& editor, const Module& module, const F
   const std::size_t column = line_column(editor, module, function, shift);
   editor.replace(
       {content_end, content_end},
-      "\n" + wrap_items(std::string(column, ' '), runtime_parameters(defaults, sums), column, comma ? "," : ""));
+      "\n" + wrap_items(std::string(column, ' '), runtime_parameters(defaults, needs), column, comma ? "," : ""));
 
   // Lines that were aligned with the parenthesis stay so.
   for (int line = editor.line_of(list.begin) + 1; line <= editor.line_of(list.end - 1); ++line) {

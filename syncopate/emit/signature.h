@@ -8,11 +8,17 @@
 
 namespace syncopate {
 
-/// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs;
-/// with `sums` those of kernels with a reduced output, too.
+/// Which parameters a fused kernel has besides those of all.
+struct RuntimeNeeds {
+  bool streams = false;  ///< that of kernels with streamed loops
+  bool raises = false;   ///< those of kernels that raise signals
+  bool sums = false;     ///< those of kernels with a reduced output, which raise signals, too
+};
+
+/// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs.
 /// `shift` is by how many columns a longer name moves what stands behind it. Throws UserError if the function has no
 /// parameters.
 void append_runtime_parameters(LineEditor& editor, const Module& module, const Function& function, std::size_t shift,
-                               bool sums);
+                               const RuntimeNeeds& needs);
 
 }  // namespace syncopate

@@ -7,7 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
+#include "syncopate/emit/sends.h"
 #include "syncopate/kernel/runtime_names.h"
 #include "syncopate/kernel/stores.h"
 
@@ -99,7 +101,8 @@ std::uint32_t arguments_end(const Expression& call) {
 
 class SumEditor::Impl {
  public:
-  Impl(LineEditor& editor, const TileKernel& kernel, std::string parameter, std::string extra)
+  Impl(LineEditor& editor, const TileKernel& kernel, std::string parameter, const std::vector<std::string>& sent,
+       std::string extra)
       : editor_(editor),
         module_(kernel.module()),
         function_(kernel.function()),
@@ -111,9 +114,10 @@ class SumEditor::Impl {
       reject(function_.name_range, fmt::format("kernel {} stores nothing to '{}'", function_.name, parameter_),
              "the kernel must store its summands there");
     for (const Store& store : stores) add_site(store);
+    if (const Statement* last = find_sent(kernel, sent).last; last != nullptr)
+      if (last->range.begin > last_->range.begin) last_ = last;
     start_ = find_start();
-    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin)
-      slot_ = "syncopate_current";
+    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin) slot_ = kKeptSlot;
   }
 
   std::string loop_start(const std::string& indentation) const {
@@ -131,7 +135,8 @@ class SumEditor::Impl {
     const std::string space = indentation(*first_);
     std::string lines = space + "else:\n" + without_adding();
     lines += call_line(space, "syncopate_raise_early(",
-                       {kWork, kEntry, runtime_parameter::kSignals, runtime_parameter::kPeers});
+                       {kWork, fmt::format("{} + {}", kEntry, kLateColumn + 2), runtime_parameter::kSignals,
+                        runtime_parameter::kPeers});
     editor_.indent_lines(begin_line(), end_line(), unit(), {});
     editor_.insert_before(end_line() + 1, lines);
   }
@@ -141,7 +146,8 @@ class SumEditor::Impl {
     const std::string space = indentation(*first_);
     const std::string inner = space + unit();
     std::string lines =
-        call_line(space, "syncopate_raise_late(", {kWork, kEntry, parameter::kSignals, parameter::kPeers});
+        call_line(space, "syncopate_raise_late(",
+                  {kWork, fmt::format("{} + {}", kEntry, kLateColumn), parameter::kSignals, parameter::kPeers});
     lines += fmt::format("{}if syncopate_adds({}):\n", space, kWork);
     lines += call_line(inner, fmt::format("{} = syncopate_wait_to_add(", kArrived),
                        {kWork, kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch", slot_,
@@ -153,6 +159,7 @@ class SumEditor::Impl {
   }
 
  private:
+  static constexpr std::size_t kLateColumn = 7;  ///< behind the index variables: the rows of signals to raise late
   static constexpr const char* kSlot = "syncopate_slot";
   static constexpr const char* kEntry = "syncopate_entry";
   static constexpr const char* kWork = "syncopate_work";
@@ -521,8 +528,9 @@ class SumEditor::Impl {
   const Statement* start_ = nullptr;  ///< the first of those that are there twice
 };
 
-SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter, std::string extra)
-    : impl_(std::make_unique<Impl>(editor, kernel, parameter, std::move(extra))) {}
+SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter,
+                     const std::vector<std::string>& sent, std::string extra)
+    : impl_(std::make_unique<Impl>(editor, kernel, parameter, sent, std::move(extra))) {}
 SumEditor::~SumEditor() = default;
 std::string SumEditor::loop_start(const std::string& indentation) const { return impl_->loop_start(indentation); }
 void SumEditor::edit_stores() { impl_->edit_stores(); }

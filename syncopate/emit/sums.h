@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "syncopate/emit/line_editor.h"
 #include "syncopate/kernel/tile_kernel.h"
@@ -18,9 +19,11 @@ inline constexpr std::size_t kSumColumns = 12;  ///< after those, in kernels wit
 
 class SumEditor {
  public:
-  /// Finds the stores to `parameter`. `extra` is by how much the tile's statements will move right. Throws UserError at
-  /// a store that cannot be edited.
-  SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter, std::string extra);
+  /// Finds the stores to `parameter`. `sent`: parameters of outputs that leave as they are, after whose stores, too,
+  /// the slot's signals are raised. `extra` is by how much the tile's statements will move right. Throws UserError at a
+  /// store that cannot be edited.
+  SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter,
+            const std::vector<std::string>& sent, std::string extra);
   ~SumEditor();
 
   /// What must stand at the beginning of the tile loop's body besides what every kernel has, as lines.

@@ -7,10 +7,13 @@
 #include <optional>
 
 #include "syncopate/emit/line_editor.h"
+#include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
+#include "syncopate/emit/sends.h"
 #include "syncopate/emit/signature.h"
 #include "syncopate/emit/sums.h"
 #include "syncopate/kernel/runtime_names.h"
+#include "syncopate/kernel/stores.h"
 
 namespace syncopate {
 namespace {
@@ -32,23 +35,30 @@ bool is_call_of(const Expression& expression, std::string_view function) {
 
 class Walk {
  public:
-  Walk(const TileKernel& kernel, std::string name, const std::string& reduced, bool tiles_wait)
-      : module_(kernel.module()),
+  Walk(const TileKernel& kernel, std::string name, const std::string& reduced, const WalkOptions& options)
+      : kernel_(kernel),
+        sent_(options.sent),
+        module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
-        in_order_(tiles_wait && !reduced.empty()) {
-    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, extra_indentation());
+        in_order_(options.tiles_wait && (!reduced.empty() || !options.sent.empty())),
+        streams_(options.streams) {
+    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, extra_indentation());
+    if (streams_) check_stores(reduced);
   }
 
   WalkingKernel run() {
     note_comments();
     rename();
-    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(), sums_.has_value());
+    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
+                              {streams_, sums_.has_value() || !sent_.empty(), sums_.has_value()});
     remove_annotations();
     remove_scheduler();
+    if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
     if (sums_) sums_->edit_stores();
+    if (!sums_ && !sent_.empty()) edit_sends(editor_, kernel_, sent_, extra_indentation());
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
       wrap_body();
     } else {
@@ -69,6 +79,34 @@ class Walk {
 
   [[noreturn]] void reject(ByteRange range, std::string problem, std::string remedy) const {
     throw UserError(module_.locate(range), std::move(problem), std::move(remedy));
+  }
+
+  /// A tile adds what has arrived after it has walked its loops, and says only once that it has stored.
+  void check_stores(const std::string& reduced) const {
+    const auto in_loop = [](const Store& store, const Statement& loop) {
+      return loop.range.begin <= store.range.begin && store.range.end <= loop.range.end;
+    };
+    for (const StreamedLoop& streamed : kernel_.streamed_loops()) {
+      for (const std::string& sent : sent_)
+        for (const Store& store : find_stores(kernel_.shared_module(), function_, sent))
+          if (in_loop(store, *streamed.loop))
+            reject(store.range,
+                   fmt::format("this stores to '{}', which is sent to other ranks, in a streamed loop", sent),
+                   "store it after the loop");
+      if (!sums_) continue;
+      for (const Store& store : find_stores(kernel_.shared_module(), function_, reduced)) {
+        const bool inside = in_loop(store, *streamed.loop);
+        if (inside || (in_function(store) && store.range.end <= streamed.loop->range.begin))
+          reject(store.range,
+                 fmt::format("this stores to '{}', which is a sum over ranks, {} a streamed loop", reduced,
+                             inside ? "in" : "before"),
+                 "store it after the loop");
+      }
+    }
+  }
+
+  bool in_function(const Store& store) const {
+    return function_.range.begin <= store.range.begin && store.range.end <= function_.range.end;
   }
 
   void note_comments() {
@@ -191,13 +229,22 @@ class Walk {
   static std::string while_header() { return fmt::format("while syncopate_slot < {}:", runtime_parameter::kTileCount); }
   static std::string while_advance() { return "syncopate_slot += tl.num_programs(0)"; }
 
+  std::size_t columns_before_loops() const {
+    const std::size_t columns = sums_ ? kSumColumns : sent_.empty() ? 0 : kSendColumns;
+    return scheduler_.index_variables.size() + kWaitColumns + columns;
+  }
+  std::size_t columns_of_loops() const { return streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0; }
+
   /// What comes first in the loop: the slot's row of the table, and its waits.
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
-                                   parameter::kTiles, axes + kWaitColumns + (sums_ ? kSumColumns : 0));
+                                   parameter::kTiles, columns_before_loops() + columns_of_loops());
     if (sums_) text += sums_->loop_start(indentation);
+    if (!sums_ && !sent_.empty()) text += send_start(indentation, axes);
+    if (streams_ && !sums_ && need_kept_slot(kernel_))  // with sums it is there
+      text += fmt::format("{}{} = syncopate_slot\n", indentation, kKeptSlot);
     const std::string call = indentation + "syncopate_ready = syncopate_wait_for_tile(";
     text += wrap_items(call,
                        {fmt::format("syncopate_row + {}", axes), parameter::kWaits, parameter::kFlags,
@@ -378,6 +425,8 @@ class Walk {
     return names;
   }
 
+  const TileKernel& kernel_;
+  const std::vector<std::string>& sent_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;
@@ -386,6 +435,7 @@ class Walk {
   std::set<int> comment_lines_;  ///< lines that hold nothing else
   std::vector<ByteRange> trailing_annotations_;
   bool in_order_;  ///< a tile may not begin to wait before the one before it is stored
+  bool streams_;
   std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
 };
@@ -393,8 +443,8 @@ class Walk {
 }  // namespace
 
 WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced,
-                         bool tiles_wait) {
-  return Walk(kernel, name, reduced, tiles_wait).run();
+                         const WalkOptions& options) {
+  return Walk(kernel, name, reduced, options).run();
 }
 
 }  // namespace syncopate

@@ -3,7 +3,9 @@
 
 #include <set>
 #include <string>
+#include <vector>
 
+#include "syncopate/emit/emit.h"
 #include "syncopate/kernel/tile_kernel.h"
 
 namespace syncopate {
@@ -13,9 +15,9 @@ struct WalkingKernel {
   std::set<std::string> names;  ///< that it uses, as far as they are the user's
 };
 
-/// `name` is the fused kernel's; `reduced` the parameter of an output that is a sum over ranks, or ""; `tiles_wait`
-/// that of emit_fused. Throws UserError where the kernel cannot be edited.
+/// `name` is the fused kernel's; `reduced` the parameter of an output that is a sum over ranks, or "". Throws UserError
+/// where the kernel cannot be edited.
 WalkingKernel walk_tiles(const TileKernel& kernel, const std::string& name, const std::string& reduced,
-                         bool tiles_wait);
+                         const WalkOptions& options);
 
 }  // namespace syncopate

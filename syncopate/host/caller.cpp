@@ -19,17 +19,17 @@ Caller::Caller(World& world, int rank, TakeOutputs take_outputs)
     if (!world.plan.buffers[buffer].held[static_cast<std::size_t>(rank)].empty()) inputs_.push_back(buffer);
   for (const Tile& tile : world.plan.tiles) {
     for (const TileAccess& access : tile.writes) {
-      if (world.plan.buffer(access.buffer).is_reduced()) continue;
+      if (world.plan.buffer(access.buffer).is_reduced() || caller_side(world.plan, access.buffer) >= 0) continue;
       RunSet& runs = outputs_[static_cast<std::size_t>(access.buffer)];
       for_each_run(access.region, world.plan.buffer(access.buffer).shape,
                    [&](std::int64_t offset, std::int64_t count) { runs.add({offset, count}); });
     }
   }
-  if (const int reduced = reduced_buffer(world.plan); reduced >= 0) {
-    for_each_run(output_region(world.plan, reduced, rank), world.plan.buffer(reduced).shape,
-                 [&](std::int64_t offset, std::int64_t count) {
-                   outputs_[static_cast<std::size_t>(reduced)].add({offset, count});
-                 });
+  for (std::size_t buffer = 0; buffer < outputs_.size(); ++buffer) {
+    const Buffer& about = world.plan.buffers[buffer];
+    if (!about.is_reduced() && about.role != BufferRole::result) continue;
+    for_each_run(output_region(world.plan, static_cast<int>(buffer), rank), about.shape,
+                 [&](std::int64_t offset, std::int64_t count) { outputs_[buffer].add({offset, count}); });
   }
   begin_launch();
 }
@@ -59,12 +59,16 @@ Caller::Action Caller::step() {
       if (!world_.wait(agent_, program_.completion_waits[next_], launch_)) return Action::none;
       ++next_;
       break;
-    case Phase::take_outputs:
-      take_outputs();
+    case Phase::complete:
+      world_.memory.complete(rank_, launch_, agent_);
       ++next_;
       break;
     case Phase::raise_completion:
       world_.raise(agent_, program_.completion_signals[next_++], launch_);
+      break;
+    case Phase::take_outputs:
+      take_outputs();
+      ++next_;
       break;
   }
   settle();
@@ -83,13 +87,14 @@ void Caller::settle() {
       case Phase::raise_completion:
         return program_.completion_signals.size();
       case Phase::start:
+      case Phase::complete:
       case Phase::take_outputs:
         return 1;
     }
     return 0;
   };
   while (next_ == size_of(phase_)) {
-    if (phase_ == Phase::raise_completion) {
+    if (phase_ == Phase::take_outputs) {
       world_.forget_common_past();
       if (launch_ == world_.options.repeat) {
         world_.suspend(agent_, {Pending::Kind::ended});
@@ -125,8 +130,8 @@ Bytes Caller::take_output(int buffer, const std::vector<Run>& runs) {
   Bytes& bytes = world_.memory.bytes(rank_, buffer);
   Bytes output = cut_out(bytes, output_region(world_.plan, buffer, rank_), about.shape, about.dtype);
   // The next launch must not find this one's results. What peers may have filled for the next launch keeps its bytes:
-  // there the shadow knows which launch wrote them. Peers only read what is reduced, and have done so by now.
-  const bool filled_by_peers = about.symmetric && !about.is_reduced();
+  // there the shadow knows which launch wrote them. Outputs that peers fill they fill once this rank has begun.
+  const bool filled_by_peers = about.symmetric && !about.is_reduced() && about.role != BufferRole::result;
   if (!filled_by_peers && !is_input(about)) poison(bytes, about.dtype);
   return output;
 }
@@ -138,7 +143,6 @@ void Caller::take_outputs() {
     const std::vector<Run>& runs = outputs_[buffer].runs();
     if (!runs.empty()) outputs[buffer] = take_output(static_cast<int>(buffer), runs);
   }
-  world_.memory.complete(rank_, launch_, agent_);
   take_outputs_(rank_, launch_, std::move(outputs));
 }
 

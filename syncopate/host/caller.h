@@ -25,7 +25,15 @@ class Caller {
   Action step();
 
  private:
-  enum class Phase : std::uint8_t { put_inputs, raise_start, start, wait_completion, take_outputs, raise_completion };
+  enum class Phase : std::uint8_t {
+    put_inputs,
+    raise_start,
+    start,
+    wait_completion,
+    complete,
+    raise_completion,
+    take_outputs
+  };
 
   void put_input(std::size_t buffer);
   void take_outputs();

@@ -26,7 +26,9 @@ namespace {
 /// Compares the outputs of launches as they come and keeps the last launch that every rank has completed.
 class Results {
  public:
-  Results(World& world, std::shared_ptr<const Program> local) : world_(world), local_(std::move(local)) {}
+  explicit Results(World& world) : world_(world) {
+    if (world.options.compare) local_.emplace(world.plan);
+  }
 
   void take(int rank, std::int64_t launch, std::vector<Bytes> outputs) {
     const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
@@ -54,18 +56,37 @@ class Results {
   };
 
   std::vector<Bytes> expected_outputs(Launch& entry, int rank, std::int64_t launch) {
-    if (reduced_buffer(world_.plan) < 0) return run_unfused(world_.plan, local_, world_.inputs(rank, launch));
+    if (!slots_raise(world_.plan)) return run_local(rank, launch);
     if (entry.expected.empty()) {
       std::vector<std::vector<Bytes>> unfused;
-      for (int other = 0; other < world_.plan.ranks; ++other)
-        unfused.push_back(run_unfused(world_.plan, local_, world_.inputs(other, launch)));
-      entry.expected = reduce_outputs(world_.plan, std::move(unfused));
+      for (int other = 0; other < world_.plan.ranks; ++other) unfused.push_back(run_local(other, launch));
+      entry.expected = operator_outputs(world_.plan, std::move(unfused));
     }
     return std::move(entry.expected[static_cast<std::size_t>(rank)]);
   }
 
+  std::vector<Bytes> run_local(int rank, std::int64_t launch) {
+    const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
+    std::vector<Bytes> outputs = local_->run(world_.plan, rank, inputs);
+    if (launch == 1 && !world_.plan.kernel.streamed_loops.empty())
+      note_order(order_difference(world_.plan, rank, outputs, local_->run_as_written(world_.plan, inputs)));
+    return outputs;
+  }
+
+  /// The order of a loop that only accumulates shows in rounding and nowhere else.
+  void note_order(OrderDifference found) {
+    if (!found.is_rounding())
+      throw Failure(Outcome::wrong_result,
+                    fmt::format("{}; rounding may make them differ by {:.3g}: the streamed loop does more than "
+                                "accumulate, so its annotation 'streamed_loop' is wrong",
+                                found.where, found.allowed));
+    std::optional<OrderDifference>& worst = world_.report.order;
+    if (!worst || worst->where.empty() || found.difference * worst->allowed > worst->difference * found.allowed)
+      worst = std::move(found);
+  }
+
   World& world_;
-  std::shared_ptr<const Program> local_;
+  std::optional<LocalKernel> local_;
   std::map<std::int64_t, Launch> open_;
 };
 
@@ -215,11 +236,9 @@ RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options) {
   host::check_memory(plan);
   const KernelPart& kernel = plan.kernel;
   const auto fused = host::load_program("fused.py", kernel.fused_source, kernel.fused_function);
-  const auto local = options.compare ? host::load_program(kernel.file, kernel.local_source, kernel.function)
-                                     : std::shared_ptr<const Program>();
   host::World world(plan, options);
   try {
-    host::Results results(world, local);
+    host::Results results(world);
     host::Agents agents(world, results, fused);
     agents.run();
     host::check_signal_counts(world);

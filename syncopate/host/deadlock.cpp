@@ -12,15 +12,17 @@ namespace {
 
 constexpr std::size_t kMostShown = 8;
 
-/// Whether a worker waits for summands, not for what its tile reads.
-bool waits_to_add(const World& world, int agent) {
+/// Where a worker waits: before its tile, in a streamed loop of it, or for summands.
+std::string_view place_in_tile(const World& world, int agent) {
   const std::vector<Slot>& slots = world.plan.programs[static_cast<std::size_t>(world.layout.at(agent).rank)].slots;
   const auto slot = static_cast<std::size_t>(world.position(agent));
   const auto names = [&](const std::vector<Wait>& waits) {
     return std::any_of(waits.begin(), waits.end(),
                        [&](const Wait& wait) { return wait.signal == world.pending(agent).signal; });
   };
-  return world.position(agent) >= 0 && slot < slots.size() && names(slots[slot].sum_waits) && !names(slots[slot].waits);
+  if (world.position(agent) < 0 || slot >= slots.size() || names(slots[slot].waits)) return "before";
+  if (names(slots[slot].sum_waits)) return "before adding to";
+  return slots[slot].steps.empty() ? "before" : "in the streamed loops of";
 }
 
 /// "rank 0's worker 1, before tile (2, 0)", "transfer 3 of ...", "rank 0's caller, completing launch 2".
@@ -30,9 +32,8 @@ std::string who(const World& world, int agent) {
   const std::int64_t launch = world.launch(about.rank);
   switch (about.kind) {
     case AgentKind::worker:
-      return fmt::format("{}, before {}{} in launch {},", world.describer.agent(agent),
-                         waits_to_add(world, agent) ? "adding to " : "", world.describer.tile(about.rank, position),
-                         launch);
+      return fmt::format("{}, {} {} in launch {},", world.describer.agent(agent), place_in_tile(world, agent),
+                         world.describer.tile(about.rank, position), launch);
     case AgentKind::queue:
       return fmt::format("{} in launch {}", world.describer.transfer(about.rank, about.index, position), launch);
     case AgentKind::caller:

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "syncopate/plan/difference.h"
 #include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan.h"
 
@@ -30,7 +31,7 @@ enum class Outcome : std::uint8_t {
   deadlock,      ///< nothing can move; the text says who waits for what
   race,          ///< an access is not ordered with its conflicting partner
   bad_access,    ///< outside a buffer, or a read of bytes that nothing ever wrote, or a second write in one launch
-  wrong_result,  ///< executed, but an output differs
+  wrong_result,  ///< executed, but an output differs, or a streamed loop does more than accumulate
 };
 std::string_view name_of(Outcome outcome);
 
@@ -50,6 +51,8 @@ struct RunReport {
   std::int64_t bytes_moved = 0;  ///< by transfers between different ranks
   std::int64_t steps = 0;        ///< scheduling decisions
   LaunchData last;               ///< of the last complete launch
+  /// Of a plan with streamed loops, from the first launch: what their order does to the unfused result, where most.
+  std::optional<OrderDifference> order;
 };
 
 /// Executes the plan; the first problem ends the run (docs/cpu_ranks.md says what is found and why that does not
@@ -58,8 +61,9 @@ struct RunReport {
 /// an Outcome.
 RunReport run_on_cpu_ranks(const Plan& plan, const RunOptions& options);
 
-/// The unfused meaning: the local kernel of the plan run over whole tensors. `inputs` [buffer] as in LaunchData for one
-/// rank; returns the outputs [buffer]: of a reduced buffer the rank's summand (reduce_outputs() in plan/sums.h adds).
-std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs);
+/// The unfused meaning: the local kernel of the plan run over whole tensors, its streamed loops in the order in which
+/// the tiles of `rank` walk them. `inputs` [buffer] as in LaunchData for that rank; returns the outputs [buffer]: of a
+/// reduced buffer the rank's summand (operator_outputs() in plan/sums.h adds).
+std::vector<Bytes> run_unfused(const Plan& plan, int rank, const std::vector<Bytes>& inputs);
 
 }  // namespace syncopate

@@ -10,6 +10,12 @@ namespace {
 
 constexpr const char* kNotOrdered = "and nothing orders the two";
 
+Rewrite rewrite_of(const Buffer& buffer) {
+  if (buffer.role == BufferRole::staging) return Rewrite::transfers;
+  const bool distributed = buffer.is_reduced() && buffer.after.kind == Placement::Kind::replicate;
+  return distributed ? Rewrite::over_tiles : Rewrite::nobody;
+}
+
 }  // namespace
 
 Memory::Memory(const Plan& plan, const History& history, const Describer& describer)
@@ -18,7 +24,7 @@ Memory::Memory(const Plan& plan, const History& history, const Describer& descri
     RankMemory memory;
     for (const Buffer& buffer : plan.buffers) {
       memory.buffers.push_back(poison(buffer.dtype, volume(buffer.shape)));
-      memory.shadows.emplace_back(volume(buffer.shape), buffer.staging_for >= 0);
+      memory.shadows.emplace_back(volume(buffer.shape), rewrite_of(buffer));
     }
     memory.tables = kernel_tables(plan, rank);
     memory.flags.assign(static_cast<std::size_t>(signal_count(plan, rank)), 0);
@@ -63,7 +69,9 @@ void Memory::complete(int rank, std::int64_t launch, int agent) {
 void Memory::check_not_completed(int rank, int buffer, std::span<const Run> runs, EventId event,
                                  const char* verb) const {
   const std::int64_t completed = ranks_[static_cast<std::size_t>(rank)].completed;
-  if (runs.empty() || history_.event(event).launch > completed) return;
+  const Event& about = history_.event(event);
+  // Its caller takes a launch's outputs when it is complete.
+  if (runs.empty() || about.launch > completed || about.kind == EventKind::outputs) return;
   const Conflict conflict{ConflictKind::unordered_read, runs.front(), 0};
   throw Failure(Outcome::race,
                 fmt::format("{}; rank {}'s caller has completed launch {} already, {}",
@@ -75,6 +83,8 @@ std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
   switch (buffer) {
     case RuntimeBuffer::tiles:
       return std::as_writable_bytes(std::span(memory.tables.tiles));
+    case RuntimeBuffer::steps:
+      return std::as_writable_bytes(std::span(memory.tables.steps));
     case RuntimeBuffer::waits:
       return std::as_writable_bytes(std::span(memory.tables.waits));
     case RuntimeBuffer::flags:

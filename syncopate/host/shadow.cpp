@@ -52,15 +52,17 @@ bool same_work(const Event& a, const Event& b) {
   return a.agent == b.agent && a.launch == b.launch && a.kind == b.kind && a.index == b.index;
 }
 
-std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, bool reused,
+std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, Rewrite rewrite,
                                     const Run& run) {
   if (before_id == 0 || before_id == writer_id) return std::nullopt;
   const Event& writer = history.event(writer_id);
   const Event& before = history.event(before_id);
   if (same_work(writer, before)) return std::nullopt;
-  // A kernel may update what its caller put there, and transfers may reuse room; nobody else may write again.
+  // A kernel may update what its caller put there, and transfers may reuse room where that is said; nobody else may
+  // write again.
   const bool update = before.kind == EventKind::inputs && writer.kind == EventKind::tile;
-  const bool reuse = reused && before.kind == EventKind::transfer && writer.kind == EventKind::transfer;
+  const EventKind rewritten = rewrite == Rewrite::over_tiles ? EventKind::tile : EventKind::transfer;
+  const bool reuse = rewrite != Rewrite::nobody && before.kind == rewritten && writer.kind == EventKind::transfer;
   if (before.launch == writer.launch && !update && !reuse) return Conflict{ConflictKind::second_write, run, before_id};
   if (!history.knows(writer.agent, before_id)) return Conflict{ConflictKind::unordered_write, run, before_id};
   return std::nullopt;
@@ -139,7 +141,7 @@ std::optional<Conflict> Shadow::write(const History& history, EventId event, std
   for (const Run& run : runs) {
     if (!inside(run)) return Conflict{ConflictKind::outside, run, 0};
     if (auto conflict = for_each_writer(last_write_, run, [&](EventId before, const Run& part) {
-          return check_write(history, event, before, reused_, part);
+          return check_write(history, event, before, rewrite_, part);
         }))
       return conflict;
   }

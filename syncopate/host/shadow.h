@@ -46,12 +46,18 @@ class RunSet {
   std::size_t compacted_ = 0;  ///< leading runs that are in order
 };
 
+/// Who may write again, in the same launch, what has been written: each after the one before and its readers.
+enum class Rewrite : std::uint8_t {
+  nobody,
+  transfers,   ///< where a transfer has written
+  over_tiles,  ///< a transfer, where a tile has written
+};
+
 /// The shadow of one buffer on one rank.
 class Shadow {
  public:
-  /// `reused`: transfers may fill it several times in a launch, each after the one before and its readers.
-  explicit Shadow(std::int64_t elements, bool reused = false)
-      : last_write_(static_cast<std::size_t>(elements), 0), reused_(reused) {}
+  explicit Shadow(std::int64_t elements, Rewrite rewrite = Rewrite::nobody)
+      : last_write_(static_cast<std::size_t>(elements), 0), rewrite_(rewrite) {}
 
   /// Checks an access and, if nothing is wrong, remembers it. The first conflict ends the check.
   std::optional<Conflict> read(const History& history, EventId event, std::span<const Run> runs);
@@ -67,7 +73,7 @@ class Shadow {
  private:
   bool inside(const Run& run) const;
   std::vector<EventId> last_write_;
-  bool reused_;
+  Rewrite rewrite_;
   std::map<EventId, RunSet> reads_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "syncopate/host/worker_agent.h"
 #include "syncopate/kernel/concrete.h"
@@ -56,12 +57,59 @@ std::shared_ptr<const Program> load_program(const std::string& file, const std::
   return lower(module, *found);
 }
 
-std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Program>& local,
-                               const std::vector<Bytes>& inputs) {
+namespace {
+
+/// How the tiles of a rank walk their streamed loops.
+IterationOrder order_of(const Plan& plan, int rank) {
+  std::map<std::vector<std::int64_t>, const Slot*> slots;
+  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots)
+    slots.emplace(plan.tiles[static_cast<std::size_t>(slot.tile)].index, &slot);
+  return [&plan, slots = std::move(slots)](std::span<const std::int64_t> tile, int loop) {
+    std::vector<Range> ranges;
+    const auto found = slots.find(std::vector<std::int64_t>(tile.begin(), tile.end()));
+    if (found == slots.end()) return ranges;
+    const Slot& slot = *found->second;
+    for (const LoopStep& step : slot.steps) {
+      const LoopPiece& piece =
+          plan.tiles[static_cast<std::size_t>(slot.tile)].pieces[static_cast<std::size_t>(step.piece)];
+      if (piece.loop == loop) ranges.push_back({piece.begin, piece.end});
+    }
+    return ranges;
+  };
+}
+
+}  // namespace
+
+LocalKernel::LocalKernel(const Plan& plan) {
+  const KernelPart& kernel = plan.kernel;
+  program_ = load_program(kernel.file, kernel.local_source, kernel.function);
+  if (kernel.streamed_loops.empty()) return;
+  const TileKernel local(parse_module(std::make_shared<const SourceFile>(kernel.file, kernel.local_source)),
+                         kernel.function);
+  if (local.streamed_loops().size() != kernel.streamed_loops.size())
+    throw UserError({kernel.file, 0, 0},
+                    fmt::format("the plan says that {} loops of kernel '{}' are streamed; its annotations say {}",
+                                kernel.streamed_loops.size(), kernel.function, local.streamed_loops().size()),
+                    "compile the operator again");
+  reordered_.emplace(local);
+}
+
+std::vector<Bytes> LocalKernel::run(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const {
+  if (!reordered_) return run_as_written(plan, inputs);
+  const IterationOrder order = order_of(plan, rank);
+  return run_in(&order, plan, inputs);
+}
+
+std::vector<Bytes> LocalKernel::run_as_written(const Plan& plan, const std::vector<Bytes>& inputs) const {
+  return run_in(nullptr, plan, inputs);
+}
+
+std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& plan,
+                                       const std::vector<Bytes>& inputs) const {
   std::vector<Bytes> buffers;
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    const bool output = inputs[buffer].empty() && about.staging_for < 0;
+    const bool output = inputs[buffer].empty() && about.role == BufferRole::kernel;
     buffers.push_back(output ? poison(about.dtype, volume(about.shape)) : inputs[buffer]);
   }
   QuietMemory memory(plan, std::move(buffers));
@@ -70,7 +118,12 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
   std::copy(plan.kernel.grid.begin(), plan.kernel.grid.end(), programs.begin());
   for (std::int64_t z = 0; z < programs[2]; ++z)
     for (std::int64_t y = 0; y < programs[1]; ++y)
-      for (std::int64_t x = 0; x < programs[0]; ++x) run_to_end(local, arguments, {x, y, z}, programs, memory);
+      for (std::int64_t x = 0; x < programs[0]; ++x) {
+        if (order != nullptr)
+          reordered_->run_to_end(*order, arguments, {x, y, z}, programs, memory);
+        else
+          run_to_end(program_, arguments, {x, y, z}, programs, memory);
+      }
   const std::vector<bool> written = written_by_tiles(plan);
   for (std::size_t buffer = 0; buffer < written.size(); ++buffer)
     if (!written[buffer]) memory.buffers()[buffer].clear();
@@ -81,9 +134,8 @@ std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Pro
 
 namespace syncopate {
 
-std::vector<Bytes> run_unfused(const Plan& plan, const std::vector<Bytes>& inputs) {
-  const KernelPart& kernel = plan.kernel;
-  return host::run_unfused(plan, host::load_program(kernel.file, kernel.local_source, kernel.function), inputs);
+std::vector<Bytes> run_unfused(const Plan& plan, int rank, const std::vector<Bytes>& inputs) {
+  return host::LocalKernel(plan).run(plan, rank, inputs);
 }
 
 }  // namespace syncopate

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "syncopate/host/host.h"
+#include "syncopate/kernel/concrete.h"
 
 namespace syncopate::host {
 
@@ -13,8 +15,22 @@ namespace syncopate::host {
 std::shared_ptr<const Program> load_program(const std::string& file, const std::string& text,
                                             const std::string& function);
 
-/// run_unfused() with the kernel loaded.
-std::vector<Bytes> run_unfused(const Plan& plan, const std::shared_ptr<const Program>& local,
-                               const std::vector<Bytes>& inputs);
+/// A plan's local kernel, ready to run.
+class LocalKernel {
+ public:
+  explicit LocalKernel(const Plan& plan);
+
+  /// run_unfused() with the kernel loaded.
+  std::vector<Bytes> run(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const;
+  /// The same with streamed loops in the kernel's own order.
+  std::vector<Bytes> run_as_written(const Plan& plan, const std::vector<Bytes>& inputs) const;
+
+ private:
+  /// Without an order: as written.
+  std::vector<Bytes> run_in(const IterationOrder* order, const Plan& plan, const std::vector<Bytes>& inputs) const;
+
+  std::shared_ptr<const Program> program_;
+  std::optional<ReorderedKernel> reordered_;  ///< if it has streamed loops
+};
 
 }  // namespace syncopate::host

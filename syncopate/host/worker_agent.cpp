@@ -29,13 +29,16 @@ Arguments fused_arguments(const Plan& plan, int rank) {
   arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
   // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
   arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
+  if (slots_raise(plan)) {
+    arguments[runtime_parameter::kSignals] = pointer(RuntimeBuffer::signals);
+    arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
+  }
+  if (!plan.kernel.streamed_loops.empty()) arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
   if (const int reduced = reduced_buffer(plan); reduced >= 0) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;
     arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};
     arguments[runtime_parameter::kAddends] = pointer(RuntimeBuffer::addends);
-    arguments[runtime_parameter::kSignals] = pointer(RuntimeBuffer::signals);
-    arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
     arguments[runtime_parameter::kCut] = cuts_tiles(plan);
   }
   return arguments;
@@ -48,7 +51,7 @@ Arguments kernel_arguments(const Plan& plan) {
   for (const auto& [name, scalar] : plan.kernel.arguments)
     std::visit([&, &name = name](auto value) { arguments[name] = value; }, scalar);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
-    if (plan.buffers[buffer].staging_for < 0)
+    if (plan.buffers[buffer].role == BufferRole::kernel)
       arguments[plan.buffers[buffer].parameter] = BufferArgument{static_cast<int>(buffer), plan.buffers[buffer].dtype};
   return arguments;
 }
@@ -116,7 +119,7 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     // Index values that a worker reads say which tile it works on; the other columns, of other tiles too, say when to
     // wait, what to add and what to raise.
     const auto axes = static_cast<std::int64_t>(world_.plan.kernel.axes.size());
-    const std::int64_t columns = axes + 2 + (reduced_buffer(world_.plan) < 0 ? 0 : 12);
+    const std::int64_t columns = axes + tile_columns(world_.plan);
     if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
   }
   return bytes;

@@ -105,6 +105,31 @@ const WaitRequest& Worker::blocked_on() const {
   return *impl_->domain.blocked_on();
 }
 
+struct ReorderedKernel::Impl {
+  std::shared_ptr<const Program> program;
+  std::vector<LoweredLoop> loops;
+};
+
+ReorderedKernel::ReorderedKernel(const TileKernel& kernel) : impl_(std::make_unique<Impl>()) {
+  const TileScheduler& scheduler = kernel.scheduler();
+  impl_->program =
+      lower(kernel.shared_module(), kernel.function(), scheduler.index_variables, scheduler.last_assignment);
+  impl_->loops = find_streamed_loops(*impl_->program, kernel.streamed_loops());
+}
+ReorderedKernel::~ReorderedKernel() = default;
+ReorderedKernel::ReorderedKernel(ReorderedKernel&&) noexcept = default;
+ReorderedKernel& ReorderedKernel::operator=(ReorderedKernel&&) noexcept = default;
+
+void ReorderedKernel::run_to_end(const IterationOrder& order, const Arguments& arguments,
+                                 std::vector<std::int64_t> program_ids, std::vector<std::int64_t> program_counts,
+                                 Environment& environment) const {
+  Worker::Impl worker(impl_->program, std::move(program_ids), std::move(program_counts), environment);
+  worker.domain.reorder({&impl_->loops, &order});
+  worker.set_arguments(arguments);
+  const MachineState state = worker.machine.run<false>(worker.domain);
+  check_internal(state == MachineState::finished, "a wait blocks where none may");
+}
+
 void run_to_end(std::shared_ptr<const Program> program, const Arguments& arguments,
                 std::vector<std::int64_t> program_ids, std::vector<std::int64_t> program_counts,
                 Environment& environment) {

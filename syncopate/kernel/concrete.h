@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,8 +14,10 @@
 #include <vector>
 
 #include "syncopate/core/dtype.h"
+#include "syncopate/core/region.h"
 #include "syncopate/core/source.h"
 #include "syncopate/kernel/program.h"
+#include "syncopate/kernel/tile_kernel.h"
 
 namespace syncopate {
 
@@ -78,6 +81,7 @@ class Worker {
   const WaitRequest& blocked_on() const;
 
  private:
+  friend class ReorderedKernel;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
@@ -86,5 +90,26 @@ class Worker {
 void run_to_end(std::shared_ptr<const Program> program, const Arguments& arguments,
                 std::vector<std::int64_t> program_ids, std::vector<std::int64_t> program_counts,
                 Environment& environment);
+
+/// How a tile walks one of the kernel's streamed loops, given by its number: ranges of iterations, one after the other,
+/// which hold each of the tile's iterations once. `tile` holds the values of the index variables.
+using IterationOrder = std::function<std::vector<Range>(std::span<const std::int64_t> tile, int loop)>;
+
+/// A local kernel whose streamed loops can be run in an order other than their own.
+class ReorderedKernel {
+ public:
+  explicit ReorderedKernel(const TileKernel& kernel);
+  ~ReorderedKernel();
+  ReorderedKernel(ReorderedKernel&&) noexcept;
+  ReorderedKernel& operator=(ReorderedKernel&&) noexcept;
+
+  /// As run_to_end(). Throws UserError if an order is not one of the iterations that a loop has.
+  void run_to_end(const IterationOrder& order, const Arguments& arguments, std::vector<std::int64_t> program_ids,
+                  std::vector<std::int64_t> program_counts, Environment& environment) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
 
 }  // namespace syncopate

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "syncopate/core/error.h"
@@ -89,7 +90,7 @@ bool ConcreteDomain::decides(const Value& value, bool truth) const {
 }
 
 Value ConcreteDomain::range_begin(const Value& start, const Value& end, const Value& step,
-                                  const Instruction& instruction) const {
+                                  const Instruction& instruction, Value* /*registers*/) {
   try {
     expect_integer(start, "the start of a range");
     expect_integer(end, "the end of a range");
@@ -98,17 +99,58 @@ Value ConcreteDomain::range_begin(const Value& start, const Value& end, const Va
     fail(instruction, error);
   }
   if (instruction.operation != 0 && start.weak) return start;  // a static_range counts in Python integers
-  return typed_counter(start, end, step);
+  Value counter = typed_counter(start, end, step);
+  if (const int loop = streamed_loop(instruction); loop >= 0) {
+    begin_walk(loop, start, end, step, instruction);
+    if (!walk_.empty()) counter.integer += walk_.back().begin * step.integer;
+  }
+  return counter;
+}
+
+int ConcreteDomain::streamed_loop(const Instruction& instruction) const {
+  if (reordering_.loops == nullptr) return -1;
+  const std::vector<LoweredLoop>& loops = *reordering_.loops;
+  for (std::size_t i = 0; i < loops.size(); ++i)
+    if (&instruction == loops[i].begin || &instruction == loops[i].test || &instruction == loops[i].next)
+      return static_cast<int>(i);
+  return -1;
+}
+
+void ConcreteDomain::begin_walk(int loop, const Value& start, const Value& end, const Value& step,
+                                const Instruction& instruction) {
+  first_value_ = start.integer;
+  walk_ = (*reordering_.order)(tile_, loop);
+  std::erase_if(walk_, [](const Range& range) { return range.empty(); });
+  std::vector<Range> sorted = walk_;
+  std::sort(sorted.begin(), sorted.end());
+  std::int64_t at = 0;
+  for (const Range& range : sorted) at = range.begin == at ? range.end : -1;
+  const std::int64_t length = std::max<std::int64_t>(end.integer - start.integer, 0);
+  if (step.integer < 0 || at != (length + step.integer - 1) / step.integer)
+    fail(instruction, {"a plan's pieces are not the iterations of this streamed loop", "compile the operator again"});
+  std::reverse(walk_.begin(), walk_.end());
+}
+
+void ConcreteDomain::probe(const Instruction& instruction, const Value* registers) {
+  if (reordering_.loops == nullptr) return;
+  tile_.clear();
+  for (const Register index : program_->operands_of(instruction)) tile_.push_back(registers[index].integer);
 }
 
 bool ConcreteDomain::range_continues(const Value& counter, const Value& end, const Value& step,
-                                     const Instruction&) const {
+                                     const Instruction& instruction) const {
+  if (streamed_loop(instruction) >= 0) return !walk_.empty();
   return step.integer > 0 ? counter.integer < end.integer : counter.integer > end.integer;
 }
 
-Value ConcreteDomain::range_next(const Value& counter, const Value& step, const Instruction&) const {
+Value ConcreteDomain::range_next(const Value& counter, const Value& step, const Instruction& instruction) {
   // Not wrapped: a range that ends near the greatest int32 must still end.
   Value next = counter;
+  if (streamed_loop(instruction) >= 0) {
+    if (++walk_.back().begin == walk_.back().end) walk_.pop_back();
+    if (!walk_.empty()) next.integer = first_value_ + walk_.back().begin * step.integer;
+    return next;
+  }
   next.integer += step.integer;
   return next;
 }

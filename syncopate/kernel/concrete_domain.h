@@ -7,6 +7,7 @@
 
 #include "syncopate/kernel/concrete.h"
 #include "syncopate/kernel/machine.h"
+#include "syncopate/kernel/streamed_loops.h"
 #include "syncopate/kernel/value.h"
 
 namespace syncopate::concrete {
@@ -22,16 +23,27 @@ class ConcreteDomain {
   Value constant(const Constant& constant) const;
   bool truth(const Value& value, const Instruction& instruction) const;
   bool decides(const Value& value, bool truth) const;
-  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction) const;
+  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction,
+                    Value* registers);
   bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction& instruction) const;
-  Value range_next(const Value& counter, const Value& step, const Instruction& instruction) const;
-  void probe(const Instruction&, const Value*) const {}
+  Value range_next(const Value& counter, const Value& step, const Instruction& instruction);
+  void probe(const Instruction& instruction, const Value* registers);
   bool wait(const Instruction& instruction, Value* registers);
   void execute(const Instruction& instruction, Value* registers);
 
   const std::optional<WaitRequest>& blocked_on() const { return blocked_on_; }
 
+  /// From now on these streamed loops are walked in the order that `order` says.
+  struct Reordering {
+    const std::vector<LoweredLoop>* loops = nullptr;
+    const IterationOrder* order = nullptr;
+  };
+  void reorder(const Reordering& reordering) { reordering_ = reordering; }
+
  private:
+  /// The streamed loop whose begin, test or next this is, or -1.
+  int streamed_loop(const Instruction& instruction) const;
+  void begin_walk(int loop, const Value& start, const Value& end, const Value& step, const Instruction& instruction);
   [[noreturn]] void fail(const Instruction& instruction, const OperationError& error) const;
   void execute_unchecked(const Instruction& instruction, Value* registers);
   Value dot_of(const Instruction& instruction, Value* registers) const;
@@ -59,6 +71,11 @@ class ConcreteDomain {
   std::vector<std::int64_t> program_counts_;
   Environment* environment_;
   std::optional<WaitRequest> blocked_on_;
+
+  Reordering reordering_;
+  std::vector<std::int64_t> tile_;  ///< where loops are reordered: the index variables
+  std::vector<Range> walk_;       ///< of the streamed loop being walked: iterations still to come, the last range first
+  std::int64_t first_value_ = 0;  ///< of its variable
 
   /// Consecutive lanes of a block whose elements are consecutive in memory.
   struct LaneRun {

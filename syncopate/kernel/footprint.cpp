@@ -12,6 +12,7 @@
 #include "syncopate/kernel/footprint_cover.h"
 #include "syncopate/kernel/footprint_domain.h"
 #include "syncopate/kernel/machine.h"
+#include "syncopate/kernel/streamed_loops.h"
 
 namespace syncopate {
 namespace {
@@ -61,12 +62,17 @@ FootprintValue argument_value(const Scalar& scalar, bool constexpr_) {
 
 class Analysis {
  public:
-  Analysis(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors, std::int64_t grid)
+  Analysis(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors, std::int64_t grid,
+           bool streams)
       : kernel_(kernel),
         persistent_(kernel.scheduler().kind != SchedulerKind::program_per_tile),
         grid_(grid),
         program_(lower(kernel.shared_module(), kernel.function(), kernel.scheduler().index_variables,
                        kernel.scheduler().last_assignment)) {
+    if (streams) {
+      check_streamed_loops(kernel);
+      loops_ = find_streamed_loops(*program_, kernel.streamed_loops());
+    }
     bind(arguments, tensors);
     restart();
   }
@@ -137,7 +143,7 @@ class Analysis {
   }
 
   void restart() {
-    domain_.emplace(program_, layouts_, persistent_, zeros_);
+    domain_.emplace(program_, layouts_, persistent_, zeros_, loops_);
     written_.assign(layouts_.size(), 0);
   }
 
@@ -262,12 +268,14 @@ class Analysis {
     space.axes = kernel_.scheduler().index_variables;
     space.extents.assign(space.axes.size(), 0);
     space.grid = found_;
+    space.parameters = tensor_parameters_;
     const std::vector<std::vector<std::int64_t>>& indices = domain_->tile_indices();
     space.tiles.reserve(indices.size());
     for (std::size_t i = 0; i < indices.size(); ++i) {
       RecordedAccesses& recorded = domain_->tiles()[i];
       TileFootprint& tile = space.tiles.emplace_back();
       tile.index = indices[i];
+      tile.loops = std::move(domain_->tile_loops()[i]);
       for (std::size_t axis = 0; axis < space.axes.size(); ++axis)
         space.extents[axis] = std::max(space.extents[axis], tile.index[axis] + 1);
       for (std::size_t t = 0; t < layouts_.size(); ++t) {
@@ -293,6 +301,7 @@ class Analysis {
   std::int64_t grid_;                ///< programs that the launch is said to have, or 0
   std::vector<std::int64_t> found_;  ///< programs per axis of the grid
   std::shared_ptr<const Program> program_;
+  std::vector<LoweredLoop> loops_;  ///< that are kept apart
   std::vector<TensorLayout> layouts_;
   std::vector<std::string> tensor_parameters_;
   std::vector<std::string> zeros_;  ///< arguments that are 0
@@ -305,8 +314,8 @@ class Analysis {
 }  // namespace
 
 TileSpace analyse_tiles(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors,
-                        std::int64_t grid) {
-  return Analysis(kernel, arguments, tensors, grid).run();
+                        std::int64_t grid, bool streams) {
+  return Analysis(kernel, arguments, tensors, grid, streams).run();
 }
 
 }  // namespace syncopate

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -30,17 +31,38 @@ struct ParameterAccess {
   std::vector<Region> writes;
 };
 
+/// A box that one instruction of a streamed loop reads in one iteration.
+struct LoopRead {
+  int instruction = 0;  ///< tells it from the loop's other instructions
+  int parameter = 0;    ///< index into TileSpace::parameters
+  Region region;
+  friend bool operator==(const LoopRead&, const LoopRead&) = default;
+};
+
+/// What iterations 0, 1, 2, ... of a streamed loop read.
+struct LoopReads {
+  std::vector<std::vector<LoopRead>> iterations;
+};
+
+/// One tile's walk of a streamed loop. Tiles share records; a record may go on behind a tile's own iterations.
+struct LoopFootprint {
+  std::shared_ptr<const LoopReads> reads;  ///< nullptr if the tile does not come to the loop
+  std::int64_t iterations = 0;
+};
+
 struct TileFootprint {
   std::vector<std::int64_t> index;        ///< values of the scheduler's index variables
   std::vector<ParameterAccess> accesses;  ///< by parameter, in the order of the function's parameters; no empty ones
+  std::vector<LoopFootprint> loops;       ///< of the streamed loops; empty if they are not kept apart
 };
 
 /// All tiles of a launch.
 struct TileSpace {
-  std::vector<std::string> axes;      ///< the index variables
-  std::vector<std::int64_t> extents;  ///< per axis: largest index + 1
-  std::vector<std::int64_t> grid;     ///< programs of the launch, per axis of its grid; {1} of a persistent kernel
-  std::vector<TileFootprint> tiles;   ///< in the local kernel's own order: ascending program id / loop counter
+  std::vector<std::string> axes;        ///< the index variables
+  std::vector<std::int64_t> extents;    ///< per axis: largest index + 1
+  std::vector<std::string> parameters;  ///< tensor parameters
+  std::vector<std::int64_t> grid;       ///< programs of the launch, per axis of its grid; {1} of a persistent kernel
+  std::vector<TileFootprint> tiles;     ///< in the local kernel's own order: ascending program id / loop counter
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
   std::map<std::string, SourceLocation> unguarded_reads;
@@ -65,7 +87,9 @@ struct TileSpace {
 /// falls outside its tensor; the address or mask of a store, a tile index, a branch or a loop bound depends on data, or
 /// one of these or the address or mask of a load cannot be followed (an index that overflows 32 bits among them); an
 /// access is not a box; two tiles write the same element; or the kernel leaves part of an output unwritten.
+/// With `streams`, what streamed loops read is kept apart, iteration by iteration (TileFootprint::loops), and is not
+/// among the accesses. Then UserError too if a streamed loop cannot be walked in another order (streamed_loops.h).
 TileSpace analyse_tiles(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors,
-                        std::int64_t grid = 0);
+                        std::int64_t grid = 0, bool streams = false);
 
 }  // namespace syncopate

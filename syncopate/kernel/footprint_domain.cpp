@@ -24,10 +24,11 @@ Dtype integer_dtype(std::int64_t value) {
 }  // namespace
 
 FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors,
-                                 bool persistent, std::vector<std::string> zeros)
+                                 bool persistent, std::vector<std::string> zeros, std::vector<LoweredLoop> loops)
     : program_(std::move(program)),
       zeros_(std::move(zeros)),
       tensors_(std::move(tensors)),
+      loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
       unguarded_read_(tensors_.size()),
@@ -89,7 +90,7 @@ bool FootprintDomain::truth(const Value& value, const Instruction& instruction) 
 }
 
 FootprintValue FootprintDomain::range_begin(const Value& start, const Value& end, const Value& step,
-                                            const Instruction& instruction) const {
+                                            const Instruction& instruction, Value* registers) {
   for (const Value* bound : {&start, &end, &step}) known_integer(*bound, "a loop's bound", instruction);
   if (step.form.base == 0) fail(instruction, "the step of this loop is 0", "give a step that is not 0");
   Value counter = start;
@@ -97,12 +98,44 @@ FootprintValue FootprintDomain::range_begin(const Value& start, const Value& end
   for (const Value* bound : {&end, &step})
     if (bound->dtype == Dtype::int64) counter.dtype = Dtype::int64;
   counter.python = instruction.operation == 1 && start.python;
+  if (const int loop = loops_.loop_at(instruction); loop >= 0)
+    enter_loop(loop, counter, end, step, instruction, registers);
   return counter;
 }
 
+/// Iterations of a streamed loop run in any order, so nothing is known of what they leave for each other. That also
+/// makes it right to begin with a later one.
+void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, const Value& step,
+                                 const Instruction& instruction, Value* registers) {
+  if (step.form.base < 0)
+    fail(instruction, "this streamed loop counts down", "count up, or remove its annotation 'streamed_loop'");
+  const LoweredLoop& loop = loops_.loop(number);
+  for (const Register carried : loop.carried) {
+    Value& value = registers[carried];
+    value = opaque_value(value.shape(), value.dtype, OpaqueReason::arithmetic, instruction);
+  }
+  LoopRecorder::Key key{counter.form.base, step.form.base, static_cast<std::int64_t>(counter.dtype)};
+  for (const Register input : loop.inputs) {
+    const Value& value = registers[input];
+    append_key(value, key);
+    if (value.kind != ValueKind::descriptor) continue;
+    const Descriptor& about = descriptors_[at_index(value.descriptor)];
+    key.insert(key.end(), {about.parameter, about.whole ? 1 : 0, about.rank, about.base});
+    for (const auto* list : {&about.shape, &about.stride, &about.block})
+      key.insert(key.end(), list->begin(), list->begin() + about.rank);
+  }
+  const std::int64_t length = std::max<std::int64_t>(end.form.base - counter.form.base, 0);
+  const std::int64_t iterations = (length + step.form.base - 1) / step.form.base;
+  counter.form.base += step.form.base * loops_.enter(number, iterations, std::move(key));
+}
+
 bool FootprintDomain::range_continues(const Value& counter, const Value& end, const Value& step,
-                                      const Instruction& /*instruction*/) const {
-  return step.form.base > 0 ? counter.form.base < end.form.base : counter.form.base > end.form.base;
+                                      const Instruction& instruction) {
+  const bool continues = step.form.base > 0 ? counter.form.base < end.form.base : counter.form.base > end.form.base;
+  const bool streamed = loops_.loop_at(instruction) >= 0;
+  if (streamed && continues) loops_.begin_iteration();
+  if (streamed && !continues) loops_.leave();
+  return continues;
 }
 
 FootprintValue FootprintDomain::range_next(const Value& counter, const Value& step,

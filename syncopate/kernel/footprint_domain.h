@@ -11,6 +11,7 @@
 
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/kernel/footprint_access.h"
+#include "syncopate/kernel/footprint_loops.h"
 #include "syncopate/kernel/footprint_value.h"
 #include "syncopate/kernel/program_internal.h"
 #include "syncopate/kernel/triton_limits.h"
@@ -35,9 +36,9 @@ class FootprintDomain {
 
   /// `tensors` are the tensor parameters, in the function's order; the parameter of a pointer value is an index into
   /// them. `persistent`: the kernel walks its tiles in a loop. `zeros` are the arguments whose value is 0, for messages
-  /// about divisions.
+  /// about divisions. `loops`: those whose reads are kept apart.
   FootprintDomain(std::shared_ptr<const Program> program, std::vector<TensorLayout> tensors, bool persistent,
-                  std::vector<std::string> zeros);
+                  std::vector<std::string> zeros, std::vector<LoweredLoop> loops = {});
 
   /// Starts a program instance. A count of 0 is unknown: asking for it is the user's error.
   void begin_program(const GridPosition& position, const GridPosition& counts);
@@ -49,6 +50,8 @@ class FootprintDomain {
   const std::vector<std::vector<std::int64_t>>& tile_indices() const { return indices_; }
   std::vector<RecordedAccesses>& tiles() { return tiles_; }
   const RecordedAccesses& recorded(std::size_t tile) const { return tiles_[tile]; }
+  /// Per tile, its streamed loops.
+  std::vector<std::vector<LoopFootprint>>& tile_loops() { return tile_loops_; }
   /// What the kernel reads outside its loop, and every tile therefore depends on.
   const RecordedAccesses& shared_reads() const { return shared_; }
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
@@ -65,8 +68,9 @@ class FootprintDomain {
   Value constant(const Constant& constant) const;
   bool truth(const Value& value, const Instruction& instruction) const;
   bool decides(const Value& value, bool wanted) const { return known_truth(value) == wanted; }
-  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction) const;
-  bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction&) const;
+  Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction& instruction,
+                    Value* registers);
+  bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction& instruction);
   Value range_next(const Value& counter, const Value& step, const Instruction& instruction) const;
   void probe(const Instruction& instruction, const Value* registers);
   bool wait(const Instruction& instruction, Value* registers) const;
@@ -135,6 +139,10 @@ class FootprintDomain {
   const Instruction* loop_begin_ = nullptr;  ///< nullptr: not persistent, or not found
   const Instruction* loop_end_ = nullptr;
 
+  void enter_loop(int loop, Value& counter, const Value& end, const Value& step, const Instruction& instruction,
+                  Value* registers);
+
+  LoopRecorder loops_;
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
@@ -148,6 +156,7 @@ class FootprintDomain {
   RecordedAccesses shared_, next_, current_;
   std::vector<std::vector<std::int64_t>> indices_;
   std::vector<RecordedAccesses> tiles_;
+  std::vector<std::vector<LoopFootprint>> tile_loops_;
 };
 
 }  // namespace syncopate

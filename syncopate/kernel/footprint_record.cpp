@@ -226,6 +226,7 @@ RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t
 
 void FootprintDomain::record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
                              const Instruction& instruction) {
+  if (direction == Direction::read && loops_.take_read(instruction, parameter, boxes)) return;
   RecordedAccesses& accesses = destination(direction, parameter, instruction);
   const std::size_t tensor = at_index(parameter);
   std::vector<Region>& regions = (direction == Direction::read ? accesses.reads : accesses.writes)[tensor];
@@ -243,6 +244,7 @@ void FootprintDomain::finish_tile() {
     }
   indices_.push_back(index_);
   tiles_.push_back(std::move(current_));
+  tile_loops_.push_back(loops_.finish_tile());
   in_tile_ = false;
 }
 

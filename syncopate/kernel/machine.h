@@ -6,7 +6,7 @@
 //   Value constant(const Constant&)
 //   bool truth(const Value&, const Instruction&)         a branch; throws if it cannot be told
 //   bool decides(const Value&, bool)                     the value is a known scalar of that truth (never throws)
-//   Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction&)
+//   Value range_begin(const Value& start, const Value& end, const Value& step, const Instruction&, Value* registers)
 //   bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction&)
 //   Value range_next(const Value& counter, const Value& step, const Instruction&)
 //   void probe(const Instruction&, const Value* registers)
@@ -69,7 +69,7 @@ class Machine {
             counter_ = static_cast<std::size_t>(instruction.target);
           break;
         case Opcode::range_begin:
-          registers[instruction.result] = domain.range_begin(value(0), value(1), value(2), instruction);
+          registers[instruction.result] = domain.range_begin(value(0), value(1), value(2), instruction, registers);
           break;
         case Opcode::range_test:
           if (!domain.range_continues(value(0), value(1), value(2), instruction))

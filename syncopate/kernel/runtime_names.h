@@ -43,12 +43,17 @@ inline constexpr const char* kEpoch = "syncopate_epoch";           ///< *int64: 
 inline constexpr const char* kRecord = "syncopate_record";         ///< *int64: 8 elements, a missed wait's record
 inline constexpr const char* kTimeLimit = "syncopate_time_limit";  ///< int64: nanoseconds a wait may take
 
+// Then, only in kernels with streamed loops, this.
+inline constexpr const char* kSteps = "syncopate_steps";  ///< *int64: KernelTables::steps
+
 // Then, only in kernels with a reduced output, these.
 inline constexpr const char* kStaging = "syncopate_staging";  ///< *dtype of the reduced tensor: the staging buffer
 inline constexpr const char* kAddends = "syncopate_addends";  ///< *int64: KernelTables::addends
+// Of kernels whose slots raise signals.
 inline constexpr const char* kSignals = "syncopate_signals";  ///< *int64: KernelTables::signals
 inline constexpr const char* kPeers = "syncopate_peers";      ///< *int64 [ranks]: where the flags of each rank are
-inline constexpr const char* kCut = "syncopate_cut";          ///< constexpr bool: cuts_tiles() of the plan
+// Again of kernels with a reduced output only.
+inline constexpr const char* kCut = "syncopate_cut";  ///< constexpr bool: cuts_tiles() of the plan
 }  // namespace runtime_parameter
 
 }  // namespace syncopate

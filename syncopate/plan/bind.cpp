@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "syncopate/core/text.h"
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
+#include "syncopate/plan/pieces.h"
 #include "syncopate/plan/staging.h"
 #include "syncopate/schedule/meaning.h"
+#include "syncopate/schedule/routes.h"
 #include "syncopate/schedule/schedule_json.h"
 #include "syncopate/schedule/templates.h"
 
@@ -84,8 +87,9 @@ std::string_view name_of(CollectiveType type) {
   throw UserError(where,
                   fmt::format("tensor '{}': {} is a collective of type {}, which is not fused yet", tensor.name, change,
                               name_of(type)),
-                  "an all-gather of an input is supported: before = \"shard(d)\", inside = \"replicate\"; and a "
-                  "reduce-scatter of an output: inside = \"partial(sum)\", after = \"shard(0)\"");
+                  "inputs can be gathered (before = \"shard(d)\", inside = \"replicate\") and exchanged (\"shard(i)\", "
+                  "\"shard(j)\"); outputs reduced (inside = \"partial(sum)\", after = \"shard(0)\" or \"replicate\"), "
+                  "exchanged and gathered");
 }
 
 /// What happens to a tensor between the two placements, the way into the kernel or out of it, if anything.
@@ -94,7 +98,8 @@ std::optional<CollectiveType> change_of(const TensorStatement& tensor, const Pla
   if (from == to) {
     if (from == Placement::replicate()) return std::nullopt;
     throw UserError(tensor.placement_where, fmt::format("tensor '{}' is {}: nothing changes", tensor.name, change),
-                    "leave its placements out for a tensor that each rank has for itself, with its local shape");
+                    "state another placement 'before' or 'after', or leave its placements out for a tensor that each "
+                    "rank has for itself, with its local shape");
   }
   const std::optional<CollectiveType> type = collective_between(from, to, tensor.placement_where);
   if (!type)
@@ -110,7 +115,7 @@ std::optional<CollectiveType> input_collective(const TensorStatement& tensor) {
                     fmt::format("tensor '{}' has a placement after the kernel, which only reads it", tensor.name),
                     "an input has 'before' and 'inside'");
   const std::optional<CollectiveType> type = change_of(tensor, tensor.before, tensor.inside);
-  if (type && *type != CollectiveType::all_gather)
+  if (type && *type != CollectiveType::all_gather && *type != CollectiveType::all_to_all)
     not_fused(tensor, tensor.placement_where,
               fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string()), *type);
   return type;
@@ -125,8 +130,10 @@ std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
   const std::optional<CollectiveType> type = change_of(tensor, tensor.inside, tensor.after);
   if (!type) return type;
   const std::string change = fmt::format("{} -> {}", tensor.inside.to_string(), tensor.after.to_string());
-  if (*type != CollectiveType::reduce_scatter) not_fused(tensor, tensor.after_where, change, *type);
-  if (tensor.after != Placement::shard(0))
+  if (*type == CollectiveType::all_to_all || *type == CollectiveType::all_gather) return type;
+  if (*type != CollectiveType::reduce_scatter && *type != CollectiveType::all_reduce)
+    not_fused(tensor, tensor.after_where, change, *type);
+  if (*type == CollectiveType::reduce_scatter && tensor.after != Placement::shard(0))
     throw UserError(tensor.after_where, fmt::format("tensor '{}': {} is not fused yet", tensor.name, change),
                     "after = \"shard(0)\": only whole rows are contiguous in memory");
   if (!is_floating(tensor.dtype) || tensor.dtype == Dtype::fp64)
@@ -142,21 +149,59 @@ struct Role {
   std::optional<CollectiveType> collective;
   bool written = false;
 
-  bool gathered() const { return collective == CollectiveType::all_gather; }
-  bool reduced() const { return collective == CollectiveType::reduce_scatter; }
+  bool gathered() const { return collective == CollectiveType::all_gather && !written; }
+  bool reduced() const {
+    return collective == CollectiveType::reduce_scatter || collective == CollectiveType::all_reduce;
+  }
+  /// Whether the caller's side of the tensor is a buffer of its own.
+  bool exchanged() const {
+    return collective == CollectiveType::all_to_all || (collective == CollectiveType::all_gather && written);
+  }
 };
 
 std::string_view purpose_of(const Role& role) {
   if (role.gathered()) return "gathered input: the caller puts its shard in place, peers' shards arrive by transfers";
-  if (role.reduced()) return "output: the rank's own rows end up as its result, the others are summands for peers";
+  if (role.collective == CollectiveType::reduce_scatter)
+    return "output: the rank's own rows end up as its result, the others are summands for peers";
+  if (role.reduced())
+    return "output: sums of the rank's own rows go to all peers, and take there the place of summands for it";
+  if (role.exchanged())
+    return role.written ? "output as the kernel writes it: sent on to peers"
+                        : "input as the kernel reads it: arrives from peers";
   return role.written ? "output of the rank" : "input of the rank";
+}
+
+/// The shape of a tensor as the kernel has it: a part of it, if that is what its placement says. Throws UserError if
+/// that is not the same on every rank, or if nothing is to be done for the tensor.
+Shape inside_shape(const TensorStatement& tensor, int ranks) {
+  if (tensor.inside.kind != Placement::Kind::shard) return tensor.shape;
+  if (tensor.before == tensor.inside)
+    change_of(tensor, tensor.inside, tensor.after);
+  else
+    change_of(tensor, tensor.before, tensor.inside);
+  Shape shape = tensor.shape;
+  std::int64_t& extent = shape[static_cast<std::size_t>(tensor.inside.dimension)];
+  if (extent % ranks != 0)
+    throw UserError(tensor.shape_where,
+                    fmt::format("dimension {} of tensor '{}' is {}, which {} ranks cannot share evenly",
+                                tensor.inside.dimension, tensor.name, extent, ranks),
+                    fmt::format("the kernel has {} of it, of one shape on all ranks: make it a multiple of {}",
+                                tensor.inside.to_string(), ranks));
+  extent /= ranks;
+  return shape;
+}
+
+std::vector<Region> empty_boxes(const Shape& shape, int ranks) {
+  Region empty = Region::whole(shape);
+  for (int d = 0; d < empty.dimensions(); ++d) empty[d] = {0, 0};
+  return std::vector<Region>(static_cast<std::size_t>(ranks), empty);
 }
 
 Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   Buffer buffer;
-  buffer.name = tensor.name;
+  buffer.name = tensor.name + (role.exchanged() ? "_inside" : "");
   buffer.parameter = tensor.parameter;
-  buffer.shape = tensor.shape;
+  buffer.shape = inside_shape(tensor, ranks);
   buffer.dtype = tensor.dtype;
   buffer.symmetric = role.gathered();
   buffer.shared = role.gathered() || (tensor.states_before && tensor.before == Placement::replicate());
@@ -165,19 +210,45 @@ Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   buffer.after = tensor.after;
   buffer.purpose = purpose_of(role);
   buffer.values = tensor.values;
-  const Region empty = [&] {
-    Region region = Region::whole(tensor.shape);
-    for (int d = 0; d < region.dimensions(); ++d) region[d] = {0, 0};
-    return region;
-  }();
-  for (int rank = 0; rank < ranks; ++rank)
-    buffer.held.push_back(role.written ? empty : held_region(tensor.before, tensor.shape, ranks, rank));
+  buffer.held = empty_boxes(buffer.shape, ranks);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (role.exchanged()) buffer.window.push_back(held_region(tensor.inside, tensor.shape, ranks, rank));
+    if (!role.written && !role.exchanged()) buffer.held[r] = held_region(tensor.before, tensor.shape, ranks, rank);
+  }
+  return buffer;
+}
+
+/// The buffer on the caller's side of an exchanged tensor whose other buffer is number `kernel`.
+Buffer make_caller_buffer(const TensorStatement& tensor, const Role& role, int ranks, int kernel) {
+  const Placement& outside = role.written ? tensor.after : tensor.before;
+  Buffer buffer;
+  buffer.name = tensor.name;
+  buffer.shape.assign(tensor.shape.size(), 1);  // a buffer needs an address, even where a rank has nothing
+  buffer.dtype = tensor.dtype;
+  buffer.before = tensor.before;
+  buffer.inside = tensor.inside;
+  buffer.after = tensor.after;
+  buffer.purpose =
+      role.written ? "output as the caller takes it: arrives from peers" : "input as the caller supplies it";
+  buffer.role = role.written ? BufferRole::result : BufferRole::source;
+  buffer.partner = kernel;
+  buffer.values = tensor.values;
+  for (int rank = 0; rank < ranks; ++rank) {
+    buffer.window.push_back(held_region(outside, tensor.shape, ranks, rank));
+    for (std::size_t d = 0; d < buffer.shape.size(); ++d)
+      buffer.shape[d] = std::max(buffer.shape[d], buffer.window.back()[static_cast<int>(d)].size());
+  }
+  buffer.held = empty_boxes(buffer.shape, ranks);
+  for (int rank = 0; rank < ranks && !role.written; ++rank)
+    if (const Region& window = buffer.window[static_cast<std::size_t>(rank)]; !window.empty())
+      buffer.held[static_cast<std::size_t>(rank)] = in_buffer(buffer, rank, window);
   return buffer;
 }
 
 std::string describe(const TensorStatement& tensor, const Role& role, const CommunicationStatement& communication) {
-  const Placement& from = role.gathered() ? tensor.before : tensor.inside;
-  const Placement& to = role.gathered() ? tensor.inside : tensor.after;
+  const Placement& from = role.written ? tensor.inside : tensor.before;
+  const Placement& to = role.written ? tensor.after : tensor.inside;
   std::string text =
       fmt::format("{}: {} -> {}, {}", tensor.name, from.to_string(), to.to_string(), name_of(*role.collective));
   if (!communication.schedule_file.empty())
@@ -208,9 +279,11 @@ void check_file_schedule(const Schedule& schedule, const LogicalTensor& tensor, 
                                 syncopate::name_of(tensor.dtype), tensor.before.to_string(), tensor.after.to_string()));
 }
 
-/// Only additions can be carried out by tiles. Without the word a summand takes the place of another: said before the
-/// schedule's meaning is computed, which would tell of the consequences.
-void check_reductions_stated(const Schedule& schedule, const SourceFile& file) {
+/// Only additions can be carried out by tiles; where every rank is to have the sum (`distributes`), it is moved on
+/// without being added. Without the word a summand takes the place of another: said before the schedule's meaning is
+/// computed, which would tell of the consequences.
+void check_reductions_stated(const Schedule& schedule, bool distributes, const SourceFile& file) {
+  if (distributes) return;
   for (const auto& list : schedule.operators)
     for (const Operator& op : list) {
       const auto* p2p = std::get_if<P2P>(&op.action);
@@ -239,15 +312,27 @@ void check_whole_rows(const Schedule& schedule, const SourceFile& file) {
     }
 }
 
+/// Tiles store once, so what a rank sends of its rows is what it ends up with, or a summand that it does not keep.
+void check_sends_what_it_keeps(const Schedule& schedule, const std::string& tensor, const SourceLocation& where) {
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list)
+      if (std::get<P2P>(op.action).own)
+        throw UserError(where,
+                        fmt::format("the schedule sends summands of '{}' of which their rank keeps the sum, which is "
+                                    "not fused yet",
+                                    tensor),
+                        "choose another algorithm, such as \"direct\", in which one rank adds up each element");
+}
+
 Schedule make_schedule(const OperatorStatement& statement, const TensorStatement& tensor, const Role& role,
                        const CommunicationStatement& communication) {
-  const LogicalTensor logical{tensor.name, tensor.shape, tensor.dtype, role.gathered() ? tensor.before : tensor.inside,
-                              role.gathered() ? tensor.inside : tensor.after};
+  const LogicalTensor logical{tensor.name, tensor.shape, tensor.dtype, role.written ? tensor.inside : tensor.before,
+                              role.written ? tensor.after : tensor.inside};
   if (communication.schedule_file.empty()) {
     TemplateOptions options = communication.options;
     options.chunk_major = communication.memory_budget.has_value();
-    const auto make = role.gathered() ? all_gather : reduce_scatter;
-    Schedule schedule = make(logical, statement.ranks, options, communication.split_where);
+    Schedule schedule = make_collective(logical, statement.ranks, options, communication.split_where);
+    check_sends_what_it_keeps(schedule, tensor.name, communication.split_where);
     check_transfer_count(operator_count(schedule), communication.split_where);
     check_meaning(schedule);
     return schedule;
@@ -255,14 +340,24 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   const auto file = SourceFile::read(communication.schedule_file);
   Schedule schedule = parse_schedule(*file);
   check_file_schedule(schedule, logical, statement.ranks, *file);
-  if (role.reduced()) check_reductions_stated(schedule, *file);
+  const bool distributes = role.collective == CollectiveType::all_reduce;
+  if (role.reduced()) check_reductions_stated(schedule, distributes, *file);
   check_meaning(schedule, file.get());
   Schedule opened = expand_collectives(schedule, {}, file.get());
+  check_sends_what_it_keeps(opened, tensor.name, {file->name(), 1, 1});
   if (role.reduced()) {
-    check_reductions_stated(opened, *file);
+    check_reductions_stated(opened, distributes, *file);
     check_whole_rows(opened, *file);
   }
   return opened;
+}
+
+/// Whether a peer writes to the tensor itself, where another rank made it.
+bool is_distributed(const Schedule& schedule) {
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list)
+      if (std::get<P2P>(op.action).reduction == Reduction::none) return true;
+  return false;
 }
 
 /// Whether a peer reads the tensor on the rank that made it.
@@ -294,6 +389,17 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
   return tiles;
 }
 
+/// Whether streamed loops read the parameter, at addresses that depend on their variables.
+bool is_streamed(const TileSpace& space, const std::string& parameter) {
+  for (const TileFootprint& tile : space.tiles)
+    for (const LoopFootprint& loop : tile.loops)
+      if (loop.reads)
+        for (const auto& iteration : loop.reads->iterations)
+          for (const LoopRead& read : iteration)
+            if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
+  return false;
+}
+
 /// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
 /// tile index, and so not on the wait, which reaches addresses through the indices.
 bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
@@ -305,6 +411,7 @@ bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) 
     return std::vector<Region>{};
   };
   const std::vector<Region> first = reads(space.tiles.front());
+  if (first.empty() && is_streamed(space, parameter)) return false;
   return std::all_of(space.tiles.begin(), space.tiles.end(),
                      [&](const TileFootprint& tile) { return reads(tile) == first; });
 }
@@ -320,7 +427,9 @@ bool is_accessed(const TileSpace& space, const std::string& parameter, std::vect
 Role role_of(const TensorStatement& tensor, const TileSpace& space) {
   Role role;
   role.written = is_accessed(space, tensor.parameter, &ParameterAccess::writes);
-  if (role.written && is_accessed(space, tensor.parameter, &ParameterAccess::reads))
+  const bool read =
+      is_accessed(space, tensor.parameter, &ParameterAccess::reads) || is_streamed(space, tensor.parameter);
+  if (role.written && read)
     throw UserError(space.first_reads.at(tensor.parameter),
                     fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
@@ -328,26 +437,26 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
   return role;
 }
 
-void check_gathered(const TensorStatement& tensor, const TileSpace& space) {
+/// Of an input that arrives while the kernel runs. `arrives`: "is gathered".
+void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::string_view arrives) {
   const auto by_data = space.reads_by_data.find(tensor.parameter);
   if (by_data != space.reads_by_data.end())
     throw UserError(by_data->second,
-                    fmt::format("tensor '{}' is gathered while the kernel runs, but data decide what this reads of it",
-                                tensor.name),
+                    fmt::format("tensor '{}' {} while the kernel runs, but data decide what this reads of it",
+                                tensor.name, arrives),
                     "which elements of a communicated tensor a tile reads must follow from its indices and the "
                     "arguments; give every rank all of this one beforehand");
   if (ignores_tile_indices(space, tensor.parameter))
     throw UserError(
         tensor.where,
-        fmt::format("tensor '{}' is gathered, but which part of it a tile reads depends on no tile index", tensor.name),
-        "a tile's wait guards only addresses that follow from its indices: gather this tensor beforehand");
+        fmt::format("tensor '{}' {}, but which part of it a tile reads depends on no tile index", tensor.name, arrives),
+        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
   const auto early = space.unguarded_reads.find(tensor.parameter);
   if (early != space.unguarded_reads.end())
-    throw UserError(
-        early->second,
-        fmt::format("tensor '{}' is gathered while the kernel runs, but this reads it outside the work of a tile",
-                    tensor.name),
-        "read it in the loop over tiles, after the tile indices");
+    throw UserError(early->second,
+                    fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
+                                tensor.name, arrives),
+                    "read it in the loop over tiles, after the tile indices");
 }
 
 /// How a tensor is communicated: as stated, or by default.
@@ -366,9 +475,35 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
                     "give an input before = \"shard(d)\" and inside = \"replicate\", an output inside = "
                     "\"partial(sum)\" and after = \"shard(0)\", or remove this table");
   if (stated->memory_budget && !role.reduced())
-    throw UserError(stated->budget_where, fmt::format("tensor '{}' is gathered and needs no staging", tensor.name),
-                    "a memory budget is for outputs that are reduced: remove it");
+    throw UserError(
+        stated->budget_where,
+        fmt::format("tensor '{}' is {} and needs no staging", tensor.name, role.exchanged() ? "exchanged" : "gathered"),
+        "a memory budget is for outputs that are reduced: remove it");
   return *stated;
+}
+
+/// The boxes of an exchanged tensor that a rank has on both sides, cut as finely as what moves.
+std::vector<Region> own_parts(const TensorStatement& tensor, const Role& role, int ranks, int rank,
+                              std::int64_t split) {
+  const Placement& outside = role.written ? tensor.after : tensor.before;
+  const Region part =
+      intersect(held_region(tensor.inside, tensor.shape, ranks, rank), held_region(outside, tensor.shape, ranks, rank));
+  return part.empty() ? std::vector<Region>{} : cut(part, dimension_to_split(part, split), split);
+}
+
+/// Appends the other buffer of an exchanged tensor. Peers reach for the one that is not on their own rank.
+void add_caller_buffer(const OperatorStatement& statement, const TensorStatement& tensor, const Role& role,
+                       std::int64_t split, CommunicatedTensor& communicated, Plan& plan) {
+  communicated.caller_buffer = static_cast<int>(plan.buffers.size());
+  Buffer caller = make_caller_buffer(tensor, role, statement.ranks, communicated.buffer);
+  Buffer& kernel = plan.buffers[static_cast<std::size_t>(communicated.buffer)];
+  Buffer& origin = role.written ? kernel : caller;
+  Buffer& end = role.written ? caller : kernel;
+  origin.symmetric = is_pulled(communicated.schedule);
+  end.symmetric = true;
+  plan.buffers.push_back(std::move(caller));
+  for (int rank = 0; rank < statement.ranks; ++rank)
+    communicated.own_parts.push_back(own_parts(tensor, role, statement.ranks, rank, split));
 }
 
 /// Makes the buffer of one tensor, and its schedule if it is communicated.
@@ -376,7 +511,8 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& tens
                  BoundOperator& bound) {
   Plan& plan = bound.plan;
   const Role role = role_of(tensor, space);
-  if (role.gathered()) check_gathered(tensor, space);
+  if (role.gathered()) check_arriving(tensor, space, "is gathered");
+  if (role.exchanged() && !role.written) check_arriving(tensor, space, "arrives from peers");
   if (role.reduced() && reduced_buffer(plan) >= 0)
     throw UserError(
         tensor.placement_where,
@@ -391,10 +527,22 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& tens
   communicated.where = tensor.placement_where;
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
-  if (role.reduced()) plan.buffers.back().symmetric = is_pulled(communicated.schedule);
+  if (role.reduced())
+    plan.buffers.back().symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
+  if (role.exchanged()) add_caller_buffer(statement, tensor, role, communication.options.split, communicated, plan);
   bound.communicated.push_back(std::move(communicated));
   if (!plan.communication.empty()) plan.communication += '\n';
   plan.communication += describe(tensor, role, communication);
+}
+
+/// Parameters of tensors that come to the kernel from other ranks, all of them to all ranks. The chunks of an exchanged
+/// tensor would cut a loop elsewhere on each rank, and tiles are the same for all.
+std::set<std::string> gathered_parameters(const OperatorStatement& statement) {
+  std::set<std::string> parameters;
+  for (const TensorStatement& tensor : statement.tensors)
+    if (!(tensor.before == tensor.inside) && tensor.inside.kind == Placement::Kind::replicate)
+      parameters.insert(tensor.parameter);
+  return parameters;
 }
 
 }  // namespace
@@ -403,13 +551,19 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   check_parameters(statement, kernel);
   TensorBindings bindings;
   for (const TensorStatement& tensor : statement.tensors)
-    bindings[tensor.parameter] = {tensor.name, tensor.shape, tensor.dtype};
+    bindings[tensor.parameter] = {tensor.inside.kind == Placement::Kind::shard
+                                      ? fmt::format("{} of {}", tensor.inside.to_string(), tensor.name)
+                                      : tensor.name,
+                                  inside_shape(tensor, statement.ranks), tensor.dtype};
   const bool persistent = kernel.scheduler().kind != SchedulerKind::program_per_tile;
   if (persistent && statement.grid > 0)
     throw UserError(statement.grid_where,
                     fmt::format("kernel '{}' is persistent, and needs no grid", statement.kernel_function),
                     "remove it: [launch] workers says how many programs of it run");
-  const TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid);
+  const std::set<std::string> gathered = gathered_parameters(statement);
+  const bool streams = !gathered.empty() && !kernel.streamed_loops().empty();
+  TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid, streams);
+  keep_streamed_reads(space, gathered);
 
   BoundOperator bound;
   Plan& plan = bound.plan;
@@ -436,6 +590,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   for (CommunicatedTensor& communicated : bound.communicated)
     if (plan.buffer(communicated.buffer).is_reduced()) place_summands(communicated, plan);
   plan.tiles = make_tiles(space, plan.buffers);
+  cut_into_pieces(space, kernel, bound);
   return bound;
 }
 

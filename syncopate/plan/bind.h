@@ -29,7 +29,11 @@ struct CommunicatedTensor {
   SourceLocation where;  ///< of the tensor's placement
   std::optional<std::int64_t> memory_budget;
   SourceLocation budget_where;
-  /// Of a reduced tensor: for each operator of the schedule, [rank][index].
+  /// Of a tensor with a source or a result: that buffer, and per rank the boxes of the tensor, if any, that the rank
+  /// itself has on the other side too.
+  int caller_buffer = -1;
+  std::vector<std::vector<Region>> own_parts;
+  /// Of a reduced tensor: for each operator of the schedule that adds, [rank][index].
   std::vector<std::vector<Landing>> landings;
   /// Of a reduced tensor: how many chunks of one source may lie on a rank at a time.
   std::int64_t places = 0;

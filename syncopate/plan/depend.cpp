@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <tuple>
 
 #include "syncopate/core/text.h"
 #include "syncopate/plan/work.h"
@@ -17,61 +18,132 @@ namespace {
 /// Reachability takes n^2 bits: 200 MiB at this size.
 constexpr std::size_t kMostTransfers = 40000;
 
-/// Appends the operators of one schedule, in topological order.
-void add_schedule(DependenceGraph& graph, const BoundOperator& bound, int schedule_index) {
-  const CommunicatedTensor& communicated = bound.communicated[static_cast<std::size_t>(schedule_index)];
-  const Schedule& schedule = communicated.schedule;
-  const std::int64_t element = size_in_bytes(bound.plan.buffer(communicated.buffer).dtype);
-  std::map<std::pair<int, int>, int> node_of;        // (rank, index) -> node
-  std::map<std::pair<int, int>, int> queue_of;       // (rank, port) -> queue
-  std::map<std::pair<int, int>, std::int64_t> busy;  // (rank, port) -> estimated time its last transfer ends
-  for (const Dependency& which : topological_order(schedule)) {
-    const Operator& op = schedule.at(which);
+/// How much faster a rank copies for itself than a link carries, roughly.
+constexpr std::int64_t kLocalSpeed = 8;
+
+/// Appends the transfers of one schedule.
+class ScheduleAdder {
+ public:
+  ScheduleAdder(DependenceGraph& graph, const BoundOperator& bound, int schedule)
+      : graph_(graph),
+        plan_(bound.plan),
+        communicated_(bound.communicated[static_cast<std::size_t>(schedule)]),
+        schedule_(schedule),
+        element_(size_in_bytes(plan_.buffer(communicated_.buffer).dtype)),
+        written_(communicated_.caller_buffer >= 0 &&
+                 plan_.buffer(communicated_.caller_buffer).role == BufferRole::result) {}
+
+  /// In topological order; then what ranks copy for themselves.
+  void run() {
+    for (const Dependency& which : topological_order(communicated_.schedule)) add(which);
+    for (std::size_t rank = 0; rank < communicated_.own_parts.size(); ++rank)
+      for (const Region& part : communicated_.own_parts[rank]) add_own(static_cast<int>(rank), part);
+  }
+
+ private:
+  TransferNode& node(int n) { return graph_.transfers[static_cast<std::size_t>(n)]; }
+
+  void add(Dependency which) {
+    const Operator& op = communicated_.schedule.at(which);
     const auto* p2p = std::get_if<P2P>(&op.action);
     check_internal(p2p != nullptr, "bind leaves only P2P operators");
-    const int id = static_cast<int>(graph.transfers.size());
-    TransferNode node;
-    node.schedule = schedule_index;
-    node.op = which;
-    node.owner = which.rank;
-    node.source = p2p->source_rank;
-    node.destination = p2p->destination_rank;
-    node.buffer = communicated.buffer;
-    node.chunk = schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
-    node.destination_buffer = communicated.buffer;
-    node.destination_region = node.chunk;
-    if (communicated.is_reduced()) {
+    TransferNode made;
+    made.op = which;
+    made.source = p2p->source_rank;
+    made.destination = p2p->destination_rank;
+    made.chunk = communicated_.schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
+    made.reduces = p2p->reduction == Reduction::sum;
+    place(made);
+    if (made.reduces) {
       const Landing& landing =
-          communicated.landings[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
-      node.reduces = true;
-      node.destination_buffer = staging_buffer(bound.plan);
-      node.destination_region = landing.region;
-      if (landing.reuses) node.reuses = node_of.at({landing.reuses->rank, landing.reuses->index});
+          communicated_.landings[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
+      made.destination_buffer = staging_buffer(plan_);
+      made.destination_region = landing.region;
+      if (landing.reuses) made.reuses = node_of_.at({landing.reuses->rank, landing.reuses->index});
     }
-
-    const std::pair<int, int> port{which.rank, op.port};
-    auto& queues = graph.queues[static_cast<std::size_t>(which.rank)];
-    const auto [queue, is_new] = queue_of.try_emplace(port, static_cast<int>(queues.size()));
-    if (is_new) queues.emplace_back();
-    node.queue = queue->second;
-    std::vector<int>& issued = queues[static_cast<std::size_t>(node.queue)];
-    if (!issued.empty()) node.previous = issued.back();
-    issued.push_back(id);
-
-    node.start = busy[port];
-    if (node.previous >= 0) node.level = graph.transfers[static_cast<std::size_t>(node.previous)].level;
     for (const Dependency& dependency : op.dependencies) {
-      node.dependencies.push_back(node_of.at({dependency.rank, dependency.index}));
-      const TransferNode& before = graph.transfers[static_cast<std::size_t>(node.dependencies.back())];
-      node.start = std::max(node.start, before.arrival);
-      node.level = std::max(node.level, before.level + 1);
+      made.dependencies.push_back(node_of_.at({dependency.rank, dependency.index}));
+      const TransferNode& before = node(made.dependencies.back());
+      made.start = std::max(made.start, before.arrival);
+      made.level = std::max(made.level, before.level + 1);
     }
-    node.arrival = node.start + node.chunk.volume() * element;
-    busy[port] = node.arrival;
-    node_of[{which.rank, which.index}] = id;
-    graph.transfers.push_back(std::move(node));
+    const bool distributes = communicated_.is_reduced() && !made.reduces;
+    node_of_[{which.rank, which.index}] = issue(std::move(made), op.port, distributes, 1);
   }
-}
+
+  /// Of an output what leaves the rank goes first, and what stays last.
+  void add_own(int rank, const Region& part) {
+    TransferNode made;
+    made.op = {rank, -1};
+    made.source = made.destination = rank;
+    made.chunk = part;
+    place(made);
+    for (const TransferNode& other : graph_.transfers)
+      if (written_ && other.schedule == schedule_ && other.source == rank && other.op.index >= 0)
+        made.start = std::max(made.start, other.arrival);
+    constexpr int kOwnPort = -1;
+    issue(std::move(made), kOwnPort, false, kLocalSpeed);
+  }
+
+  /// Sums that are handed out have queues of their own: one that is not ready holds up no summand, nor the other way
+  /// round.
+  int issue(TransferNode made, int port_number, bool distributes, std::int64_t speed) {
+    const int id = static_cast<int>(graph_.transfers.size());
+    made.schedule = schedule_;
+    made.owner = made.op.rank;
+    made.buffer = communicated_.buffer;
+    const Port port{made.owner, port_number, distributes};
+    auto& queues = graph_.queues[static_cast<std::size_t>(made.owner)];
+    const auto [queue, is_new] = queue_of_.try_emplace(port, static_cast<int>(queues.size()));
+    if (is_new) queues.emplace_back();
+    made.queue = queue->second;
+    std::vector<int>& issued = queues[static_cast<std::size_t>(made.queue)];
+    if (!issued.empty()) {
+      made.previous = issued.back();
+      made.level = std::max(made.level, node(made.previous).level);
+    }
+    issued.push_back(id);
+    made.start = std::max(made.start, busy_[port]);
+    made.arrival = made.start + made.chunk.volume() * element_ / speed;
+    busy_[port] = made.arrival;
+    graph_.transfers.push_back(std::move(made));
+    return id;
+  }
+
+  /// Which buffers a chunk moves between. With a source or a result, a rank holds a chunk on the caller's side or on
+  /// the kernel's, where its window has it.
+  void place(TransferNode& made) const {
+    const int kernel = communicated_.buffer;
+    const int caller = communicated_.caller_buffer;
+    const int origin = written_ ? kernel : caller < 0 ? kernel : caller;
+    const int end = written_ ? caller : kernel;
+    made.source_buffer = shows(origin, made.source, made.chunk) ? origin : end;
+    made.destination_buffer = end;
+    for (const auto& [buffer, rank] : {std::pair(made.source_buffer, made.source), std::pair(end, made.destination)})
+      if (!shows(buffer, rank, made.chunk))
+        throw UserError(communicated_.where,
+                        fmt::format("the schedule takes {}{} through rank {}, which has no place for it",
+                                    communicated_.schedule.tensors.front().name, made.chunk.to_string(), rank),
+                        "send every chunk from the rank that has it straight to the one that needs it");
+    made.source_region = in_buffer(plan_.buffer(made.source_buffer), made.source, made.chunk);
+    made.destination_region = in_buffer(plan_.buffer(end), made.destination, made.chunk);
+  }
+
+  bool shows(int buffer, int rank, const Region& chunk) const {
+    return shown_region(plan_.buffer(buffer), rank).contains(chunk);
+  }
+
+  DependenceGraph& graph_;
+  const Plan& plan_;
+  const CommunicatedTensor& communicated_;
+  int schedule_;
+  std::int64_t element_;
+  bool written_;                                ///< there is a result
+  using Port = std::tuple<int, int, bool>;      // rank, port of the schedule, whether it distributes sums
+  std::map<std::pair<int, int>, int> node_of_;  // (rank, index) -> node
+  std::map<Port, int> queue_of_;
+  std::map<Port, std::int64_t> busy_;  // estimated time its last transfer ends
+};
 
 /// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.
 void join(DependenceGraph& graph) {
@@ -156,9 +228,10 @@ DependenceGraph depend(const BoundOperator& bound) {
   std::size_t count = 0;
   for (const CommunicatedTensor& communicated : bound.communicated) {
     count += operator_count(communicated.schedule);
+    for (const std::vector<Region>& parts : communicated.own_parts) count += parts.size();
     check_transfer_count(count, communicated.where);
   }
-  for (std::size_t s = 0; s < bound.communicated.size(); ++s) add_schedule(graph, bound, static_cast<int>(s));
+  for (std::size_t s = 0; s < bound.communicated.size(); ++s) ScheduleAdder(graph, bound, static_cast<int>(s)).run();
   for (int rank = 0; rank < bound.plan.ranks; ++rank) graph.work.push_back(make_work(bound, graph, rank));
   join(graph);
   put_in_order(graph);

@@ -12,14 +12,16 @@ namespace syncopate {
 /// One P2P operator of a schedule as it will be carried out.
 struct TransferNode {
   int schedule = 0;  ///< index into BoundOperator::communicated
-  Dependency op;     ///< in that schedule
+  Dependency op;     ///< in that schedule; its index is -1 where a rank copies for itself between two buffers
   int owner = 0;     ///< the rank whose queue issues it
   int source = 0;    ///< ranks
   int destination = 0;
-  int buffer = 0;              ///< the tensor's
-  Region chunk;                ///< of the tensor
-  bool reduces = false;        ///< tiles of the destination add it
-  int destination_buffer = 0;  ///< the tensor's, or its staging buffer
+  int buffer = 0;        ///< the kernel's buffer of the tensor
+  Region chunk;          ///< of the tensor
+  bool reduces = false;  ///< tiles of the destination add it
+  int source_buffer = 0;
+  Region source_region;  ///< of that buffer, as destination_region of its own
+  int destination_buffer = 0;
   Region destination_region;
   int queue = 0;                  ///< index into queues[owner]
   int previous = -1;              ///< node before it in its queue, or -1
@@ -40,11 +42,13 @@ struct TransferNode {
 /// One entry of a rank's work: a tile, or the part of a tile's stores that one slot keeps.
 struct Work {
   int tile = 0;
-  Region kept;             ///< as Slot::kept
-  Range rows;              ///< the rows of the reduced tensor that it stores to
-  std::vector<int> needs;  ///< nodes that deliver something that the tile reads, ascending
-  std::vector<int> sums;   ///< nodes that deliver what it adds, ascending by source and then by row
-  std::vector<int> feeds;  ///< nodes that send what it stores, ascending
+  Region kept;                                ///< as Slot::kept
+  Range rows;                                 ///< the rows of the reduced tensor that it stores to
+  std::vector<int> needs;                     ///< nodes that deliver something that the tile reads, ascending
+  std::vector<int> first_needs;               ///< the same, of what it reads outside of its pieces
+  std::vector<std::vector<int>> piece_needs;  ///< the same, of what each of the tile's pieces reads
+  std::vector<int> sums;                      ///< nodes that deliver what it adds, ascending by source and then by row
+  std::vector<int> feeds;                     ///< nodes that send what it stores, ascending
 };
 
 struct DependenceGraph {
@@ -62,8 +66,9 @@ struct DependenceGraph {
   std::vector<int> order;
 };
 
-/// Throws UserError if a schedule's sum is sent on before it is complete, if a memory budget makes transfers wait for
-/// each other, and where a tile would have to stand in the order twice although it writes other outputs.
+/// Throws UserError if a schedule's sum is sent on before it is complete, if a chunk would pass through a rank that has
+/// no place for it, if a memory budget makes transfers wait for each other, and where a tile would have to stand in the
+/// order twice although it writes other outputs.
 DependenceGraph depend(const BoundOperator& bound);
 
 /// Throws UserError, there, if there are more transfers than reachability is kept for.

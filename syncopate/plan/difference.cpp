@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
+#include <string>
 
 namespace syncopate {
 namespace {
@@ -49,7 +52,110 @@ std::string writing_tile(const Plan& plan, std::size_t buffer, const Region& ele
   return {};
 }
 
+double unit_roundoff(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp8e5m2:
+      return 0x1p-3;
+    case Dtype::fp8e4m3:
+      return 0x1p-4;
+    case Dtype::bf16:
+      return 0x1p-8;
+    case Dtype::fp16:
+      return 0x1p-11;
+    case Dtype::fp32:
+      return 0x1p-24;
+    case Dtype::fp64:
+      return 0x1p-53;
+    default:
+      return 0;
+  }
+}
+
+double coarsest_roundoff(const Plan& plan) {
+  double largest = 0;
+  for (const Buffer& buffer : plan.buffers) largest = std::max(largest, unit_roundoff(buffer.dtype));
+  return largest;
+}
+
+double value_of(const std::byte* address, Dtype dtype) {
+  if (is_floating(dtype) && dtype != Dtype::fp64) return static_cast<double>(load_element(address, dtype));
+  return std::stod(value_text(address, dtype));
+}
+
+/// One output of a rank in two orders: the elements of `part`, row-major.
+class TwoOrders {
+ public:
+  TwoOrders(const Plan& plan, int rank, std::size_t buffer, const Bytes& reordered, const Bytes& as_written)
+      : about_(plan.buffers[buffer]), rank_(rank), one_(reordered), other_(as_written) {
+    size_ = static_cast<std::size_t>(size_in_bytes(about_.dtype));
+    part_ = Region::whole(about_.shape);
+    if (one_.size() != static_cast<std::size_t>(part_.volume()) * size_)
+      part_ = output_region(plan, static_cast<int>(buffer), rank);
+    for (int d = 0; d < part_.dimensions(); ++d) extents_.push_back(part_[d].size());
+  }
+
+  /// `tile` is whose elements they are, in words.
+  void compare(const std::string& tile, const Region& written, double roundoff, OrderDifference& worst) const {
+    Region box = intersect(written, part_);
+    if (box.empty()) return;
+    for (int d = 0; d < box.dimensions(); ++d) box[d] = {box[d].begin - part_[d].begin, box[d].end - part_[d].begin};
+    double largest = 0;
+    for_each_run(box, extents_, [&](std::int64_t offset, std::int64_t count) {
+      for (std::int64_t i = offset; i < offset + count; ++i) {
+        const double magnitude = std::fabs(value_of(at(other_, i), about_.dtype));
+        if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+      }
+    });
+    const double allowed = is_floating(about_.dtype) ? 16 * roundoff * largest : 0;
+    for_each_run(box, extents_, [&](std::int64_t offset, std::int64_t count) {
+      for (std::int64_t i = offset; i < offset + count; ++i) compare_element(tile, i, allowed, worst);
+    });
+  }
+
+ private:
+  const std::byte* at(const Bytes& bytes, std::int64_t element) const {
+    return bytes.data() + static_cast<std::size_t>(element) * size_;
+  }
+
+  void compare_element(const std::string& tile, std::int64_t i, double allowed, OrderDifference& worst) const {
+    if (std::memcmp(at(one_, i), at(other_, i), size_) == 0) return;
+    double difference = std::fabs(value_of(at(one_, i), about_.dtype) - value_of(at(other_, i), about_.dtype));
+    if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
+    // The larger share of what is allowed; beyond it, any.
+    if (!worst.where.empty() && difference * worst.allowed <= worst.difference * allowed) return;
+    worst = {difference, allowed,
+             fmt::format("rank {}: {}{} is {} in the plan's order and {} in the kernel's own", rank_,
+                         element_text(about_, place_in(part_, static_cast<std::size_t>(i))), tile,
+                         value_text(at(one_, i), about_.dtype), value_text(at(other_, i), about_.dtype))};
+  }
+
+  const Buffer& about_;
+  int rank_;
+  const Bytes& one_;
+  const Bytes& other_;
+  std::size_t size_ = 1;
+  Region part_;
+  Shape extents_;
+};
+
 }  // namespace
+
+OrderDifference order_difference(const Plan& plan, int rank, const std::vector<Bytes>& reordered,
+                                 const std::vector<Bytes>& as_written) {
+  const double roundoff = coarsest_roundoff(plan);
+  OrderDifference worst;
+  for (std::size_t buffer = 0; buffer < reordered.size(); ++buffer) {
+    if (reordered[buffer].empty() || reordered[buffer] == as_written[buffer]) continue;
+    const TwoOrders orders(plan, rank, buffer, reordered[buffer], as_written[buffer]);
+    if (plan.buffers[buffer].role == BufferRole::result)  // tiles of several ranks have made it
+      orders.compare("", Region::whole(plan.buffers[buffer].shape), roundoff, worst);
+    for (const Tile& tile : plan.tiles)
+      for (const TileAccess& write : tile.writes)
+        if (write.buffer == static_cast<int>(buffer))
+          orders.compare(fmt::format(" of tile ({})", fmt::join(tile.index, ", ")), write.region, roundoff, worst);
+  }
+  return worst;
+}
 
 Region element_region(std::int64_t element, const Shape& shape) {
   Region region = Region::whole(shape);

@@ -109,6 +109,41 @@ Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uin
   return bytes;
 }
 
+Shape tensor_shape(const Buffer& buffer) {
+  if (buffer.window.empty()) return buffer.shape;
+  Shape shape(buffer.shape.size(), 0);
+  for (const Region& window : buffer.window)
+    for (std::size_t d = 0; d < shape.size() && !window.empty(); ++d)
+      shape[d] = std::max(shape[d], window[static_cast<int>(d)].end);
+  return shape;
+}
+
+void copy_box(const Bytes& from, const Shape& from_shape, const Region& from_box, Bytes& to, const Shape& to_shape,
+              const Region& to_box, Dtype dtype) {
+  struct Run {
+    std::int64_t offset;
+    std::int64_t count;
+  };
+  const auto element = static_cast<std::size_t>(size_in_bytes(dtype));
+  std::vector<Run> sources;
+  for_each_run(from_box, from_shape,
+               [&](std::int64_t offset, std::int64_t count) { sources.push_back({offset, count}); });
+  std::size_t next = 0;
+  for_each_run(to_box, to_shape, [&](std::int64_t offset, std::int64_t count) {
+    while (count > 0) {
+      Run& source = sources[next];
+      const std::int64_t common = std::min(count, source.count);
+      std::memcpy(to.data() + static_cast<std::size_t>(offset) * element,
+                  from.data() + static_cast<std::size_t>(source.offset) * element,
+                  static_cast<std::size_t>(common) * element);
+      offset += common;
+      count -= common;
+      source = {source.offset + common, source.count - common};
+      if (source.count == 0) ++next;
+    }
+  });
+}
+
 bool is_input(const Buffer& buffer) {
   return std::any_of(buffer.held.begin(), buffer.held.end(), [](const Region& held) { return !held.empty(); });
 }
@@ -121,22 +156,57 @@ std::vector<bool> written_by_tiles(const Plan& plan) {
   return written;
 }
 
+std::vector<bool> left_by_launches(const Plan& plan) {
+  std::vector<bool> left = written_by_tiles(plan);
+  for (std::size_t buffer = 0; buffer < left.size(); ++buffer)
+    left[buffer] = left[buffer] || plan.buffers[buffer].role == BufferRole::result;
+  return left;
+}
+
+namespace {
+
+/// One tensor, of which the callers' buffers show parts, and the kernels' others.
+void fill_exchanged(const Plan& plan, int source, std::uint64_t stream, InputKind kind,
+                    std::vector<std::vector<Bytes>>& inputs) {
+  const Shape shape = tensor_shape(plan.buffer(source));
+  const std::vector<Range>& values = plan.buffer(source).values;
+  const Bytes tensor =
+      random_tensor(plan.buffer(source).dtype, volume(shape), kind, stream, values.empty() ? Range{} : values.front());
+  for (const int index : {source, plan.buffer(source).partner}) {
+    const Buffer& about = plan.buffer(index);
+    for (int rank = 0; rank < plan.ranks; ++rank) {
+      Bytes& bytes = inputs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)];
+      bytes = poison(about.dtype, volume(about.shape));
+      const Region window = shown_region(about, rank);
+      if (window.empty()) continue;
+      copy_box(tensor, shape, window, bytes, about.shape, in_buffer(about, rank, window), about.dtype);
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t seed, InputKind kind,
                                               std::int64_t launch) {
   const auto ranks = static_cast<std::size_t>(plan.ranks);
   std::vector<std::vector<Bytes>> inputs(ranks, std::vector<Bytes>(plan.buffers.size()));
+  const auto stream_of = [&](std::size_t buffer, std::size_t rank) {
+    std::uint64_t stream = mix_bits(seed + 1);
+    for (const std::uint64_t part : {static_cast<std::uint64_t>(launch), std::uint64_t{buffer}, std::uint64_t{rank}})
+      stream = mix_bits(stream ^ mix_bits(part + 1));
+    return stream;
+  };
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    if (!is_input(about)) continue;
+    if (about.role == BufferRole::source)
+      fill_exchanged(plan, static_cast<int>(buffer), stream_of(buffer, 0), kind, inputs);
+    if (!is_input(about) || about.role == BufferRole::source) continue;
     for (std::size_t rank = 0; rank < ranks; ++rank) {
       if (rank > 0 && about.shared) {
         inputs[rank][buffer] = inputs[0][buffer];
         continue;
       }
-      std::uint64_t stream = mix_bits(seed + 1);
-      for (const std::uint64_t part : {static_cast<std::uint64_t>(launch), std::uint64_t{buffer}, std::uint64_t{rank}})
-        stream = mix_bits(stream ^ mix_bits(part + 1));
-      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), kind, stream,
+      inputs[rank][buffer] = random_tensor(about.dtype, volume(about.shape), kind, stream_of(buffer, rank),
                                            about.values.empty() ? Range{} : about.values[rank]);
     }
   }

@@ -25,13 +25,20 @@ void poison(Bytes& bytes, Dtype dtype);
 /// The tensor that `stream` names; equal streams give equal values. `values`, of integers: as Buffer::values.
 Bytes random_tensor(Dtype dtype, std::int64_t elements, InputKind kind, std::uint64_t stream, Range values = {});
 
+/// The extents of the tensor of which the buffer shows parts.
+Shape tensor_shape(const Buffer& buffer);
+/// Copies elements from a box of one tensor to a box of equal extents of another.
+void copy_box(const Bytes& from, const Shape& from_shape, const Region& from_box, Bytes& to, const Shape& to_shape,
+              const Region& to_box, Dtype dtype);
 /// Whether callers fill any of it.
 bool is_input(const Buffer& buffer);
 /// Per buffer, whether tiles write it.
 std::vector<bool> written_by_tiles(const Plan& plan);
+/// Per buffer, whether launches leave something in it: tiles write it, or it is a result.
+std::vector<bool> left_by_launches(const Plan& plan);
 
-/// What the unfused kernel reads on each rank in one launch: inputs[rank][buffer], empty for what is no input.
-/// Shared tensors are the same on all ranks.
+/// What the unfused kernel reads on each rank in one launch, and what the caller has of it in a source: inputs[rank]
+/// [buffer], empty for what is no input. Shared tensors are the same on all ranks.
 std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t seed, InputKind kind,
                                               std::int64_t launch);
 

@@ -54,10 +54,10 @@ struct CommunicationStatement {
 struct OperatorStatement {
   std::string name;
   int ranks = 1;
-  int workers = 132;        ///< thread blocks per rank; clipped to the number of tiles
-  int warps = 4;            ///< for Triton: per thread block
-  int stages = 3;           ///< for Triton: depth of software pipelines
-  std::int64_t grid = 0;    ///< programs of a one-program-per-tile kernel; 0: inferred
+  int workers = 132;      ///< thread blocks per rank; clipped to the number of tiles
+  int warps = 4;          ///< for Triton: per thread block
+  int stages = 3;         ///< for Triton: depth of software pipelines
+  std::int64_t grid = 0;  ///< programs of a one-program-per-tile kernel; 0: inferred
   SourceLocation grid_where;
   std::string kernel_file;  ///< resolved against the operator file's folder
   std::string kernel_function;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "syncopate/core/text.h"
+#include "syncopate/plan/inputs.h"
 #include "syncopate/plan/limits.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/plan/plan_values.h"
@@ -14,6 +16,10 @@ namespace syncopate {
 
 namespace {
 
+/// No element of a tensor is farther from 0.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 48;
+/// Of a streamed loop: more are no loop that anyone means.
+constexpr std::int64_t kMostIterations = std::int64_t{1} << 24;
 /// That runs make up.
 constexpr std::int64_t kFarthestValue = std::int64_t{1} << 62;
 
@@ -34,7 +40,7 @@ class PlanParser {
     plan_.communication = reader.string("communication");
     kernel(reader.required("kernel"));
     for (const Json& item : reader.array("buffers")) buffer(item);
-    check_staging(reader.array("buffers"));
+    check_partners(reader.array("buffers"));
     for (const Json& item : reader.array("signals")) signal(item);
     check_flags(reader.array("signals"));
     for (const Json& item : reader.array("tiles")) tile(item);
@@ -69,6 +75,8 @@ class PlanParser {
     if (part.extents.size() != part.axes.size())
       throw values_.error(extents, fmt::format("{} extents of {} axes", part.extents.size(), part.axes.size()),
                           "one extent per axis");
+    for (const Json& axis : reader.array("streamed_loops"))
+      part.streamed_loops.push_back(expect_string(file_, axis, "the axis of a streamed loop"));
     part.persistent = values_.boolean(reader.required("persistent"), "'persistent'");
     part.grid = grid(reader.required("grid"), part.persistent);
     part.warps = values_.small(reader.required("warps"), "'warps'", 1, 32);
@@ -135,11 +143,18 @@ class PlanParser {
     for (const Json& item : values_.tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
       buffer.held.push_back(values_.region(item, buffer.shape, buffer.name));
     buffer.values = values_of(reader.required("values"), buffer.dtype);
-    buffer.staging_for = values_.small(reader.required("staging_for"), "'staging_for'", -1, 1 << 16);
-    if (!(buffer.staging_for >= 0 ? buffer.parameter.empty() : parameters_.insert(buffer.parameter).second) ||
-        (buffer.staging_for < 0 && buffer.parameter.empty()))
+    const std::string role = reader.string("role");
+    const std::optional<BufferRole> known_role = buffer_role_from_name(role);
+    if (!known_role)
+      throw values_.error(reader.required("role"), fmt::format("unknown role '{}'", role),
+                          "kernel, staging, source or result");
+    buffer.role = *known_role;
+    buffer.partner = values_.small(reader.required("partner"), "'partner'", -1, 1 << 16);
+    window(reader.required("window"), buffer);
+    const bool of_kernel = buffer.role == BufferRole::kernel;
+    if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
-                          "each buffer has one of its own, and a staging buffer has none");
+                          "each buffer of the kernel has one of its own, and others have none");
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
   }
@@ -156,28 +171,64 @@ class PlanParser {
     return list;
   }
 
-  /// At most one reduced buffer, and at most one staging buffer, which is for it.
-  void check_staging(const std::vector<Json>& places) {
+  /// Boxes of the tensor, none larger than the buffer, and together no smaller than the tensor.
+  void window(const Json& value, Buffer& buffer) const {
+    if (expect_array(file_, value, "'window'").empty()) return;
+    Shape tensor(buffer.shape.size(), 0);
+    for (const Json& item : values_.tuple(value, "'window'", static_cast<std::size_t>(plan_.ranks))) {
+      const Region box = values_.region(item, Shape(buffer.shape.size(), kFarthest), buffer.name);
+      for (std::size_t d = 0; d < tensor.size(); ++d) {
+        const Range& range = box[static_cast<int>(d)];
+        if (range.size() > buffer.shape[d])
+          throw values_.error(item, fmt::format("buffer '{}' shows {} of its tensor", buffer.name, box.to_string()),
+                              fmt::format("no more than its own size, {}", to_string(buffer.shape)));
+        if (!box.empty()) tensor[d] = std::max(tensor[d], range.end);
+      }
+      buffer.window.push_back(box);
+    }
+    std::int64_t most = volume(buffer.shape) * plan_.ranks;
+    for (const std::int64_t extent : tensor) most = extent == 0 ? 0 : most / extent;
+    if (volume(tensor) > 0 && most == 0)
+      throw values_.error(
+          value,
+          fmt::format("the windows of buffer '{}' leave parts of a tensor {} out", buffer.name, to_string(tensor)),
+          "together they show all of it");
+  }
+
+  /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is
+  /// reduced, and at most one is a staging buffer, which is for it.
+  void check_partners(const std::vector<Json>& places) {
     for (std::size_t b = 0; b < places.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (buffer.before.kind == Placement::Kind::partial_sum && !buffer.is_reduced())
+      if (buffer.before.kind == Placement::Kind::partial_sum && !buffer.is_reduced() &&
+          buffer.role == BufferRole::kernel)
         throw values_.error(places[b], fmt::format("buffer '{}' holds summands before the kernel only", buffer.name),
                             "what is reduced is an output: inside = partial(sum)");
       if (buffer.is_reduced()) check_reduced(buffer, places[b]);
-      if (buffer.staging_for < 0) continue;
-      const auto target = static_cast<std::size_t>(buffer.staging_for);
-      if (target >= plan_.buffers.size() || !plan_.buffers[target].is_reduced() || buffer.is_reduced() ||
-          plan_.buffers[target].shape.size() != buffer.shape.size() || plan_.buffers[target].dtype != buffer.dtype)
+      if (buffer.role == BufferRole::kernel) continue;
+      const bool receives = buffer.role == BufferRole::staging;
+      const auto partner = static_cast<std::size_t>(buffer.partner);
+      if (partner >= plan_.buffers.size() || plan_.buffers[partner].role != BufferRole::kernel ||
+          plan_.buffers[partner].is_reduced() != receives ||
+          plan_.buffers[partner].shape.size() != buffer.shape.size() || plan_.buffers[partner].dtype != buffer.dtype)
         throw values_.error(places[b],
-                            fmt::format("buffer '{}' cannot be the staging buffer of buffer {}", buffer.name, target),
-                            "a staging buffer is for a reduced one, with as many dimensions and of the same dtype");
-      check_holds_nothing(buffer, places[b]);
+                            fmt::format("buffer '{}' cannot be the {} buffer of buffer {}", buffer.name,
+                                        name_of(buffer.role), buffer.partner),
+                            "its partner is a buffer of the kernel with as many dimensions and of the same dtype, "
+                            "reduced if and only if it is a staging buffer");
+      if (buffer.role != BufferRole::source) check_holds_nothing(buffer, places[b]);
+      const bool both_show = !buffer.window.empty() && !plan_.buffers[partner].window.empty();
+      if (!receives && (!both_show || tensor_shape(buffer) != tensor_shape(plan_.buffers[partner])))
+        throw values_.error(
+            places[b],
+            fmt::format("buffers '{}' and '{}' show different tensors", buffer.name, plan_.buffers[partner].name),
+            "both show parts of one");
     }
     const auto count = [&](const auto& property) {
       return std::count_if(plan_.buffers.begin(), plan_.buffers.end(), property);
     };
     const auto reduced = count([](const Buffer& buffer) { return buffer.is_reduced(); });
-    const auto staging = count([](const Buffer& buffer) { return buffer.staging_for >= 0; });
+    const auto staging = count([](const Buffer& buffer) { return buffer.role == BufferRole::staging; });
     if (reduced > 1 || staging > 1)
       throw values_.error(places.front(), fmt::format("{} reduced and {} staging buffers", reduced, staging),
                           "at most one of each");
@@ -246,6 +297,21 @@ class PlanParser {
     return list;
   }
 
+  /// A piece of a tile that has those `before` it.
+  LoopPiece piece(const Json& value, const std::vector<LoopPiece>& before) const {
+    const std::vector<Json>& parts = values_.tuple(value, "a piece", 4);
+    LoopPiece piece;
+    piece.loop = values_.index(parts[0], "the piece's loop", plan_.kernel.streamed_loops.size());
+    piece.begin = values_.integer(parts[1], "the piece's first iteration", 0, kMostIterations);
+    piece.end = values_.integer(parts[2], "the piece's past-the-last iteration", piece.begin + 1, kMostIterations);
+    piece.reads = accesses(parts[3]);
+    const bool goes_on = !before.empty() && before.back().loop == piece.loop;
+    if ((!before.empty() && before.back().loop > piece.loop) || piece.begin != (goes_on ? before.back().end : 0))
+      throw values_.error(value, "a piece that does not follow the one before it",
+                          "pieces are listed by loop, and those of a loop follow each other from iteration 0");
+    return piece;
+  }
+
   void tile(const Json& value) {
     JsonReader reader(file_, value, "tile");
     Tile tile;
@@ -260,6 +326,7 @@ class PlanParser {
       values_.integer(index.items()[axis], "a part of the tile's index", 0, extents[axis] - 1);
     tile.reads = accesses(reader.required("reads"));
     tile.writes = accesses(reader.required("writes"));
+    for (const Json& item : reader.array("pieces")) tile.pieces.push_back(piece(item, tile.pieces));
     reader.finish();
     plan_.tiles.push_back(std::move(tile));
   }
@@ -354,7 +421,7 @@ class PlanParser {
     Transfer transfer;
     const std::vector<Json>& origin = values_.tuple(reader.required("operator"), "operator", 2);
     transfer.operator_rank = values_.small(origin[0], "the operator's rank", 0, plan_.ranks - 1);
-    transfer.operator_index = values_.small(origin[1], "the operator's index", 0, 1 << 30);
+    transfer.operator_index = values_.small(origin[1], "the operator's index", -1, 1 << 30);
     transfer.source = view(reader.required("source"));
     transfer.destination = view(reader.required("destination"));
     transfer.waits = waits(reader.required("waits"), rank);
@@ -400,25 +467,53 @@ class PlanParser {
 
   Slot slot(const Json& value, int rank) const {
     const std::vector<Json>& parts = expect_array(file_, value, "a slot");
-    if (parts.size() != 3) values_.tuple(value, "a slot", 2);
+    const std::size_t plain = plan_.kernel.streamed_loops.empty() ? 2 : 3;
+    if (parts.size() != plain + 1) values_.tuple(value, "a slot", plain);
     Slot slot;
     slot.tile = values_.index(parts[0], "the slot's tile", plan_.tiles.size());
     slot.waits = waits(parts[1], rank);
-    if (parts.size() == 3) add_sums(parts[2], rank, slot);
+    if (plain == 3) add_steps(parts[2], rank, slot);
+    if (parts.size() > plain) add_sums(parts.back(), rank, slot);
     return slot;
   }
 
+  void add_steps(const Json& value, int rank, Slot& slot) const {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const Json& item : expect_array(file_, value, "steps")) {
+      const std::vector<Json>& pair = values_.tuple(item, "a step", 2);
+      const int number = values_.index(pair[0], "the step's piece", pieces.size());
+      const LoopPiece& piece = pieces[static_cast<std::size_t>(number)];
+      if (walked[static_cast<std::size_t>(number)] || piece.loop < loop)
+        throw values_.error(item, "a step to a piece that has been walked, or of an earlier loop",
+                            "each piece once, the first loop's first");
+      walked[static_cast<std::size_t>(number)] = true;
+      loop = piece.loop;
+      slot.steps.push_back({number, waits(pair[1], rank)});
+    }
+    if (slot.steps.size() != pieces.size())
+      throw values_.error(
+          value,
+          fmt::format("{} of a tile of {}", count_of(slot.steps.size(), "step"), count_of(pieces.size(), "piece")),
+          "each piece once");
+  }
+
   void add_sums(const Json& value, int rank, Slot& slot) const {
-    if (reduced_ < 0) throw values_.error(value, "a slot with sums, but no buffer is reduced", "remove them");
-    const Buffer& reduced = plan_.buffer(reduced_);
+    if (!slots_raise(plan_))
+      throw values_.error(value, "a slot with sums or signals, but no output leaves its rank", "remove them");
     JsonReader reader(file_, value, "slot");
-    const Json& kept = reader.required("kept");
-    if (!expect_array(file_, kept, "'kept'").empty()) slot.kept = values_.contiguous(kept, reduced.shape, reduced.name);
-    slot.sum_waits = waits(reader.required("sum_waits"), rank);
-    for (const Json& item : reader.array("addends")) slot.addends.push_back(addend(item));
-    slot.own_place =
-        values_.small(reader.required("own_place"), "'own_place'", 0, static_cast<std::int64_t>(slot.addends.size()));
     slot.signals = signals(reader.required("signals"));
+    if (reduced_ >= 0 && reader.optional("kept") != nullptr) {
+      const Buffer& reduced = plan_.buffer(reduced_);
+      const Json& kept = reader.required("kept");
+      if (!expect_array(file_, kept, "'kept'").empty())
+        slot.kept = values_.contiguous(kept, reduced.shape, reduced.name);
+      slot.sum_waits = waits(reader.required("sum_waits"), rank);
+      for (const Json& item : reader.array("addends")) slot.addends.push_back(addend(item));
+      slot.own_place =
+          values_.small(reader.required("own_place"), "'own_place'", 0, static_cast<std::int64_t>(slot.addends.size()));
+    }
     reader.finish();
   }
 

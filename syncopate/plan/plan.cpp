@@ -1,6 +1,7 @@
 #include "syncopate/plan/plan.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace syncopate {
@@ -13,6 +14,44 @@ std::string_view name_of(Engine engine) {
   throw InternalError("engine without a name");
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 4> kRoleNames = {"kernel", "staging", "source", "result"};
+
+}  // namespace
+
+std::string_view name_of(BufferRole role) { return kRoleNames[static_cast<std::size_t>(role)]; }
+
+std::optional<BufferRole> buffer_role_from_name(std::string_view name) {
+  const auto* const found = std::find(kRoleNames.begin(), kRoleNames.end(), name);
+  if (found == kRoleNames.end()) return std::nullopt;
+  return static_cast<BufferRole>(found - kRoleNames.begin());
+}
+
+Region shown_region(const Buffer& buffer, int rank) {
+  return buffer.window.empty() ? Region::whole(buffer.shape) : buffer.window[static_cast<std::size_t>(rank)];
+}
+
+namespace {
+
+Region shifted(Region region, const Region& origin, std::int64_t sign) {
+  for (int d = 0; d < region.dimensions(); ++d) {
+    region[d].begin += sign * origin[d].begin;
+    region[d].end += sign * origin[d].begin;
+  }
+  return region;
+}
+
+}  // namespace
+
+Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor) {
+  return shifted(of_tensor, shown_region(buffer, rank), -1);
+}
+
+Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer) {
+  return shifted(of_buffer, shown_region(buffer, rank), 1);
+}
+
 int signal_count(const Plan& plan, int rank) {
   return static_cast<int>(
       std::count_if(plan.signals.begin(), plan.signals.end(), [&](const Signal& s) { return s.home == rank; }));
@@ -21,9 +60,11 @@ int signal_count(const Plan& plan, int rank) {
 Region output_region(const Plan& plan, int buffer, int rank) {
   const Buffer& about = plan.buffer(buffer);
   if (about.is_reduced()) return held_region(about.after, about.shape, plan.ranks, rank);
+  if (about.role == BufferRole::result) return in_buffer(about, rank, shown_region(about, rank));
   for (const Tile& tile : plan.tiles)
     for (const TileAccess& access : tile.writes)
-      if (access.buffer == buffer && !access.region.empty()) return Region::whole(about.shape);
+      if (access.buffer == buffer && !access.region.empty() && caller_side(plan, buffer) < 0)
+        return Region::whole(about.shape);
   Region empty = Region::whole(about.shape);
   for (int d = 0; d < empty.dimensions(); ++d) empty[d] = {0, 0};
   return empty;
@@ -37,8 +78,26 @@ int reduced_buffer(const Plan& plan) {
 
 int staging_buffer(const Plan& plan) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].staging_for >= 0) return static_cast<int>(i);
+    if (plan.buffers[i].role == BufferRole::staging) return static_cast<int>(i);
   return -1;
+}
+
+int caller_side(const Plan& plan, int buffer) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
+    const Buffer& other = plan.buffers[i];
+    if (other.partner == buffer && (other.role == BufferRole::source || other.role == BufferRole::result))
+      return static_cast<int>(i);
+  }
+  return -1;
+}
+
+bool is_the_operators_own(const Plan& plan, int buffer) {
+  return plan.buffer(buffer).role == BufferRole::staging || caller_side(plan, buffer) >= 0;
+}
+
+bool slots_raise(const Plan& plan) {
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(),
+                     [](const Buffer& buffer) { return buffer.is_reduced() || buffer.role == BufferRole::result; });
 }
 
 bool cuts_tiles(const Plan& plan) {
@@ -48,20 +107,46 @@ bool cuts_tiles(const Plan& plan) {
   return false;
 }
 
+bool waits_for_anything(const Slot& slot) {
+  bool any = false;
+  for_each_waits_of(slot, [&](const std::vector<Wait>& list) { any = any || !list.empty(); });
+  return any;
+}
+
 namespace {
+
+constexpr std::size_t kStepColumns = 4;
 
 /// Makes the rows of one rank's tables.
 class TableMaker {
  public:
-  explicit TableMaker(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {}
+  explicit TableMaker(const Plan& plan)
+      : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), raises_(slots_raise(plan)) {}
 
   void add(const RankProgram& program, std::size_t index) {
     const Slot& slot = program.slots[index];
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
     tables_.tiles.insert(tables_.tiles.end(), tile.index.begin(), tile.index.end());
-    add_waits(slot.waits);
-    if (reduced_ < 0) return;
-    add_waits(slot.sum_waits);
+    add_waits(slot.waits, tables_.tiles);
+    if (reduced_ >= 0) {
+      add_sums(program, index);
+    } else if (raises_) {
+      const std::int64_t raises = add_signals(program.slots, index);
+      tables_.tiles.push_back(raises);
+    }
+    add_steps(slot, tile);
+  }
+
+  KernelTables take() { return std::move(tables_); }
+
+ private:
+  static std::int64_t rows(const std::vector<std::int64_t>& table, std::size_t columns) {
+    return static_cast<std::int64_t>(table.size() / columns);
+  }
+
+  void add_sums(const RankProgram& program, std::size_t index) {
+    const Slot& slot = program.slots[index];
+    add_waits(slot.sum_waits, tables_.tiles);
     std::int64_t work = add_addends(slot) + add_signals(program.slots, index);
     if (!slot.addends.empty() || !slot.sum_waits.empty()) work += slot_work::kAdds;
     if (!slot.sum_waits.empty()) work += slot_work::kWaitsToAdd;
@@ -73,20 +158,34 @@ class TableMaker {
     tables_.tiles.push_back(work);
   }
 
-  KernelTables take() { return std::move(tables_); }
-
- private:
-  static std::int64_t rows(const std::vector<std::int64_t>& table, std::size_t columns) {
-    return static_cast<std::int64_t>(table.size() / columns);
+  void add_steps(const Slot& slot, const Tile& tile) {
+    auto step = slot.steps.begin();
+    for (std::size_t loop = 0; loop < plan_.kernel.streamed_loops.size(); ++loop) {
+      const std::int64_t first = rows(tables_.steps, kStepColumns);
+      for (; step != slot.steps.end(); ++step) {
+        const LoopPiece& piece = tile.pieces[static_cast<std::size_t>(step->piece)];
+        if (piece.loop != static_cast<int>(loop)) break;
+        std::vector<std::int64_t>& table = tables_.steps;
+        std::int64_t* const end = table.empty() ? nullptr : &table[table.size() - kStepColumns + 1];
+        if (step->waits.empty() && rows(table, kStepColumns) > first && *end == piece.begin) {
+          *end = piece.end;
+          continue;
+        }
+        table.insert(table.end(), {piece.begin, piece.end});
+        add_waits(step->waits, table);
+      }
+      tables_.tiles.insert(tables_.tiles.end(), {first, rows(tables_.steps, kStepColumns)});
+    }
   }
 
-  void add_waits(const std::vector<Wait>& waits) {
-    tables_.tiles.push_back(rows(tables_.waits, 3));
+  /// Appends the waits, and to `table` their first and past-the-last row.
+  void add_waits(const std::vector<Wait>& waits, std::vector<std::int64_t>& table) {
+    table.push_back(rows(tables_.waits, 3));
     for (const Wait& wait : waits) {
       const Signal& signal = plan_.signals[static_cast<std::size_t>(wait.signal)];
       tables_.waits.insert(tables_.waits.end(), {signal.slot, signal.per_launch, wait.threshold});
     }
-    tables_.tiles.push_back(rows(tables_.waits, 3));
+    table.push_back(rows(tables_.waits, 3));
   }
 
   /// An element belongs to one target, so addends of different targets may be merged, and each element still meets its
@@ -133,7 +232,7 @@ class TableMaker {
   /// Whether the slot's signals are raised only when its worker's next slot has computed.
   bool put_off(const std::vector<Slot>& slots, std::size_t index) const {
     const std::size_t next = index + static_cast<std::size_t>(plan_.workers);
-    return next < slots.size() && slots[next].waits.empty() && slots[next].sum_waits.empty();
+    return next < slots.size() && !waits_for_anything(slots[next]);
   }
 
   /// Returns when the slot raises signals, by slot_work.
@@ -158,6 +257,7 @@ class TableMaker {
   const Plan& plan_;
   int reduced_;
   int staging_;
+  bool raises_;
   KernelTables tables_;
   std::vector<std::pair<std::int64_t, std::int64_t>> signals_of_;  ///< each slot's own rows of signals
 };
@@ -171,6 +271,29 @@ KernelTables kernel_tables(const Plan& plan, int rank) {
   return maker.take();
 }
 
+namespace {
+
+/// Whether the local kernel's caller has no such buffer, or fills all of it.
+bool is_extra(const Plan& plan, int index) {
+  const Buffer& buffer = plan.buffer(index);
+  if (buffer.role != BufferRole::kernel) return buffer.role == BufferRole::staging;
+  return caller_side(plan, index) >= 0 || (buffer.symmetric && !buffer.is_reduced());
+}
+
+}  // namespace
+
+std::int64_t tile_columns(const Plan& plan) {
+  constexpr std::int64_t kWaits = 2;
+  constexpr std::int64_t kRaises = 5;
+  constexpr std::int64_t kSums = 12;
+  constexpr std::int64_t kSteps = 2;  // of each streamed loop
+  return kWaits +
+         (reduced_buffer(plan) >= 0 ? kSums
+          : slots_raise(plan)       ? kRaises
+                                    : 0) +
+         kSteps * static_cast<std::int64_t>(plan.kernel.streamed_loops.size());
+}
+
 ExtraMemory extra_memory(const Plan& plan) {
   // The flags of a rank, the epoch behind them and the 8 words of a missed wait's record.
   constexpr std::int64_t kWord = 8;
@@ -178,16 +301,19 @@ ExtraMemory extra_memory(const Plan& plan) {
   ExtraMemory most;
   for (int rank = 0; rank < plan.ranks; ++rank) {
     std::int64_t staging = 0;
-    for (const Buffer& buffer : plan.buffers)
-      if (buffer.staging_for >= 0 || (buffer.symmetric && !buffer.is_reduced()))
-        staging +=
-            (volume(buffer.shape) - buffer.held[static_cast<std::size_t>(rank)].volume()) * size_in_bytes(buffer.dtype);
+    for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
+      const Buffer& buffer = plan.buffers[b];
+      if (!is_extra(plan, static_cast<int>(b))) continue;
+      staging +=
+          (volume(buffer.shape) - buffer.held[static_cast<std::size_t>(rank)].volume()) * size_in_bytes(buffer.dtype);
+    }
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);
     most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord) * kWord);
-    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.waits.size() +
-                                                                  tables.addends.size() + tables.signals.size()) *
-                                            kWord);
+    most.tables = std::max(most.tables,
+                           static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
+                                                     tables.addends.size() + tables.signals.size()) *
+                               kWord);
   }
   return most;
 }

@@ -9,9 +9,10 @@
 //   4. Its kernel runs on `workers` workers. Worker w takes slots w, w + workers, w + 2 workers, ... of the tile
 //      order. For each slot it performs `waits`, computes the tile, performs `sum_waits`, adds the `addends` to the
 //      values of the tile, stores what the slot keeps of them, and raises `signals` once that is visible to everyone.
-//      It may raise them later, but before it waits for anything else and before it ends.
+//      It may raise them later, but before it waits for anything else and before it ends. A tile that has pieces
+//      computes them in the order of the slot's `steps`, each after the waits of its step.
 //   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
-//      launch is complete on this rank; outputs may be read, and launch e + 1 may begin at step 1.
+//      launch is complete on this rank; outputs may be read until launch e + 1 begins, at step 1.
 // Ranks are not synchronised otherwise: a rank may be in launch e + 1 while another is still in launch e.
 //
 // Signals are 64-bit counters in the memory of their home rank that only grow. A signal is raised exactly
@@ -26,10 +27,23 @@
 // ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What is sent to a rank
 // lands in its staging buffer, from where tiles of that rank add it: each tile adds in fp32, in the order of its
 // addends with its own value at `own_place`, starting from +0, and rounds once, to c's type. What travels has c's type.
+// If every rank is to have the whole sum ("c: partial(sum) -> replicate"), transfers from c to c then distribute it:
+// what they bring takes the place of summands that the destination has sent on.
+//
+// Exchanges. A tensor may be cut otherwise for the caller than for the kernel ("a: shard(0) -> shard(1)"). Then it has
+// two buffers, each of the shape of a part: the kernel's, and the caller's, which is its source (an input) or its
+// result (an output). Transfers move it from one to the other, on a rank itself too.
+//
+// Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
+// order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
+// of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
+// follow each other as in the kernel.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "syncopate/core/dtype.h"
@@ -39,33 +53,53 @@
 
 namespace syncopate {
 
-inline constexpr int kPlanVersion = 4;
+inline constexpr int kPlanVersion = 5;
 
 /// Who moves bytes (S11). Only the copy engine is realised so far; the others have their names reserved.
 enum class Engine : std::uint8_t { copy_engine };
 std::string_view name_of(Engine engine);
 
-/// Memory of one tensor on every rank, all of one shape.
+/// What a buffer is for.
+enum class BufferRole : std::uint8_t {
+  kernel,   ///< a tensor as the kernel reads or writes it: a parameter points to it
+  staging,  ///< receives summands that the rank's tiles add; its partner is the reduced buffer
+  source,   ///< a tensor as the caller supplies it; its partner is the kernel's buffer
+  result,   ///< a tensor as the caller takes it; its partner is the kernel's buffer, which tiles write
+};
+std::string_view name_of(BufferRole role);
+std::optional<BufferRole> buffer_role_from_name(std::string_view name);
+
+/// Memory of one tensor, or of a part of it, on every rank, all of one shape.
 struct Buffer {
   std::string name;
-  std::string parameter;  ///< the kernel parameter that points to it; empty for a staging buffer
+  std::string parameter;  ///< the kernel parameter that points to it; empty unless its role is `kernel`
   Shape shape;
   Dtype dtype = Dtype::bf16;
   bool symmetric = false;  ///< peers read or write it; else local to its rank
   std::string purpose;     ///< why it exists, in words
   Placement before;        ///< as the operator file states them
   Placement inside;
-  Placement after;           ///< differs from `inside` only for a reduced output
+  Placement after;           ///< differs from `inside` only for outputs that are communicated
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
-  int staging_for = -1;      ///< of a staging buffer: the reduced buffer whose peers' summands land here
+  BufferRole role = BufferRole::kernel;
+  int partner = -1;  ///< of another role: the kernel's buffer that it is for
+  /// Per rank: the box of the tensor that the buffer shows there, its first element at the buffer's first. Not larger
+  /// than the buffer. An empty list: the buffer shows the whole tensor on every rank, or is a staging buffer.
+  std::vector<Region> window = {};
   /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
   /// has its own.
   bool shared = false;
   /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
   std::vector<Range> values = {};
 
-  bool is_reduced() const { return inside.kind == Placement::Kind::partial_sum; }
+  bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };
+
+/// The box of its tensor that a buffer shows on a rank.
+Region shown_region(const Buffer& buffer, int rank);
+/// A box of the tensor as a box of the buffer, and the other way round.
+Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor);
+Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer);
 
 struct Signal {
   std::string name;  ///< unique, for people
@@ -90,8 +124,8 @@ struct View {
 };
 
 struct Transfer {
-  int operator_rank = 0;  ///< the schedule's operator that it realises
-  int operator_index = 0;
+  int operator_rank = 0;   ///< the schedule's operator that it realises
+  int operator_index = 0;  ///< -1 where a rank copies between buffers of its own, which no schedule says
   View source;
   View destination;
   std::vector<Wait> waits;
@@ -114,6 +148,13 @@ struct Addend {
   friend bool operator==(const Addend&, const Addend&) = default;
 };
 
+/// A part of a slot's walk over its tile: a piece of a streamed loop.
+struct LoopStep {
+  int piece = 0;            ///< index into Tile::pieces
+  std::vector<Wait> waits;  ///< before the piece reads anything
+  friend bool operator==(const LoopStep&, const LoopStep&) = default;
+};
+
 /// One entry of a rank's tile order. A tile that stores summands that must leave before others of its own can be added
 /// to stands in the order several times, each time keeping another part.
 struct Slot {
@@ -126,6 +167,9 @@ struct Slot {
   std::vector<Addend> addends;  ///< in the order of addition
   int own_place = 0;            ///< how many addends are added before the tile's own value
   std::vector<int> signals;     ///< indices into Plan::signals
+  /// Between `waits` and `sum_waits`: each piece of the tile once, those of the first streamed loop before those of the
+  /// second, and so on. All slots of one tile on a rank have the same order.
+  std::vector<LoopStep> steps = {};
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -140,13 +184,24 @@ struct RankProgram {
 struct TileAccess {
   int buffer = 0;  ///< index into Plan::buffers
   Region region;
+  friend bool operator==(const TileAccess&, const TileAccess&) = default;
+};
+
+/// Consecutive iterations of a streamed loop that need the same chunks of gathered tensors.
+struct LoopPiece {
+  int loop = 0;            ///< index into KernelPart::streamed_loops
+  std::int64_t begin = 0;  ///< of the tile's iterations of that loop, numbered from 0
+  std::int64_t end = 0;
+  std::vector<TileAccess> reads;
+  friend bool operator==(const LoopPiece&, const LoopPiece&) = default;
 };
 
 /// One tile of the kernel: the same for all ranks.
 struct Tile {
   std::vector<std::int64_t> index;  ///< values of Kernel::axes
-  std::vector<TileAccess> reads;
+  std::vector<TileAccess> reads;    ///< but those in pieces
   std::vector<TileAccess> writes;
+  std::vector<LoopPiece> pieces = {};  ///< by loop, then ascending; those of a loop are all its iterations
 };
 
 /// The kernel of the operator, before and after fusion. The plan carries both texts, so that it can be run,
@@ -160,6 +215,9 @@ struct KernelPart {
   ScalarArguments arguments;  ///< same for both
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
+  /// The axes that the kernel's annotated loops walk, in the order of the loops, if any of them reads a gathered
+  /// tensor; else empty.
+  std::vector<std::string> streamed_loops;
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
   /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.
   std::vector<std::int64_t> grid = {1};
@@ -188,7 +246,7 @@ struct Plan {
   std::string operator_name;
   int ranks = 1;
   KernelPart kernel;
-  std::vector<Buffer> buffers;  ///< in the order of the kernel's parameters
+  std::vector<Buffer> buffers;  ///< the kernel's in the order of its parameters, a source or result behind its partner
   std::vector<Signal> signals;
   std::vector<Tile> tiles;            ///< in the local kernel's own order
   std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers exactly
@@ -202,7 +260,8 @@ struct Plan {
 /// Bytes per rank that the fused operator needs beyond what the local kernel's caller supplies, summed over kinds;
 /// maxima over ranks.
 struct ExtraMemory {
-  std::int64_t staging = 0;  ///< parts of symmetric buffers that the caller does not fill, and staging buffers
+  std::int64_t staging =
+      0;  ///< staging buffers, parts of gathered ones that the caller does not fill, the kernel's own of exchanges
   std::int64_t signals = 0;
   std::int64_t tables = 0;  ///< tile order, waits, addends and signals, as the kernel reads them
   std::int64_t total() const { return staging + signals + tables; }
@@ -213,17 +272,23 @@ ExtraMemory extra_memory(const Plan& plan);
 int signal_count(const Plan& plan, int rank);
 
 /// What launches leave in `buffer` on `rank` for the caller to take: all of an output of the rank's own, its part of a
-/// reduced one. An empty box for what is no output.
+/// reduced one, what a result shows. An empty box for what is no output.
 Region output_region(const Plan& plan, int buffer, int rank);
 
 /// The reduced buffer, or -1. A plan has at most one.
 int reduced_buffer(const Plan& plan);
 /// The staging buffer, or -1.
 int staging_buffer(const Plan& plan);
+/// The source or the result that is for this buffer of the kernel, or -1.
+int caller_side(const Plan& plan, int buffer);
+/// Whether callers have nothing to do with a buffer: it is a staging buffer, or has a source or a result instead.
+bool is_the_operators_own(const Plan& plan, int buffer);
+/// Whether outputs leave tile by tile, so that slots raise signals: one is reduced, or one has a result.
+bool slots_raise(const Plan& plan);
 /// Whether any slot keeps only a part of its tile's stores.
 bool cuts_tiles(const Plan& plan);
 
-/// What a slot of a plan with a reduced buffer does besides computing and storing its tile. The numbers stand in
+/// What a slot whose outputs leave does besides computing and storing its tile. The numbers stand in
 /// emitted kernels, too.
 namespace slot_work {
 inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
@@ -235,18 +300,34 @@ inline constexpr std::int64_t kAddsToAll = 32;  ///< that one row is for all ele
 inline constexpr std::int64_t kShift = 64;      ///< ... row's shift times this is in the sum, too
 }  // namespace slot_work
 
+/// Calls `visit(waits)` for each list of waits of a slot, in the order in which its worker performs them.
+template <typename Visitor>
+void for_each_waits_of(const Slot& slot, Visitor&& visit) {
+  visit(slot.waits);
+  for (const LoopStep& step : slot.steps) visit(step.waits);
+  visit(slot.sum_waits);
+}
+/// Whether the slot waits for anything.
+bool waits_for_anything(const Slot& slot);
+
 /// The tables that the fused kernel of one rank reads. All are row-major int64.
 struct KernelTables {
   /// Per slot: the tile index values, then first and past-the-last row of `waits` before the tile: axes + 2 columns.
-  /// In a plan with a reduced buffer 12 more columns follow: first and past-the-last row of `waits` before
-  /// adding; first row of `addends`, the row before which the own value is added, past-the-last row; first and
-  /// past-the-last row of `signals` to raise before the slot waits to add, or stores, and of those to raise after it
-  /// has stored; first and past-the-last element, by row-major number in the reduced buffer, that the slot keeps (kept
-  /// as a whole: 0 and the number of elements); and, so that the kernel need not look at most of these, what the slot
-  /// does, a sum of numbers of slot_work.
-  /// A slot's signals are raised once: after it where its worker's next slot waits for anything or there is none, else
-  /// before that next slot stores, when waiting until the stores are complete costs nothing any more.
+  /// In a plan whose slots raise signals, but which reduces nothing, 5 more columns follow: first and past-the-last row
+  /// of `signals` to raise before the slot stores, and of those to raise after it has stored; and which of the two
+  /// there are, a sum of numbers of slot_work. In a plan with a reduced buffer 12 more columns follow: first and
+  /// past-the-last row of `waits` before adding; first row of `addends`, the row before which the own value is added,
+  /// past-the-last row; first and past-the-last row of `signals` to raise before the slot waits to add, or stores, and
+  /// of those to raise after it has stored; first and past-the-last element, by row-major number in the reduced buffer,
+  /// that the slot keeps (kept as a whole: 0 and the number of elements); and, so that the kernel need not look at most
+  /// of these, what the slot does, a sum of numbers of slot_work. In any plan, for each streamed loop 2 more columns
+  /// follow: first and past-the-last row of `steps`. A slot's signals are raised once: after it where its worker's next
+  /// slot waits for anything or there is none, else before that next slot stores, when waiting until the stores are
+  /// complete costs nothing any more.
   std::vector<std::int64_t> tiles;
+  /// Per step: first and past-the-last iteration; first and past-the-last row of `waits`. Steps of a slot that are
+  /// neighbours in the loop too are one row if the later of them waits for nothing.
+  std::vector<std::int64_t> steps;
   /// Per wait: flag slot, per_launch, threshold.
   std::vector<std::int64_t> waits;
   /// Per addend: shift, begin, end. Element e of the reduced buffer, begin <= e < end, has its summand at element
@@ -256,5 +337,7 @@ struct KernelTables {
   std::vector<std::int64_t> signals;
 };
 KernelTables kernel_tables(const Plan& plan, int rank);
+/// Columns of KernelTables::tiles after the index values.
+std::int64_t tile_columns(const Plan& plan);
 
 }  // namespace syncopate

@@ -58,13 +58,24 @@ Json queue_json(const Queue& queue) {
 /// An addend is [target, source].
 Json addend_json(const Addend& addend) { return Json::array({region_json(addend.target), region_json(addend.source)}); }
 
-/// A slot is [tile, [waits]], and a third part if it stores to a reduced buffer.
-Json slot_json(const Slot& slot) {
+/// A step is [piece, [waits]].
+Json step_json(const LoopStep& step) { return Json::array({step.piece, waits_json(step.waits)}); }
+
+/// A slot is [tile, [waits]]; then [steps] if the kernel has streamed loops, and a last part if the slot stores to a
+/// reduced buffer or raises signals.
+Json slot_json(const Slot& slot, bool with_steps) {
   Json json = Json::array({slot.tile, waits_json(slot.waits)});
+  if (with_steps) json.push_back(list_of(slot.steps, step_json));
   Slot plain;
   plain.tile = slot.tile;
   plain.waits = slot.waits;
+  plain.steps = slot.steps;
   if (slot == plain) return json;
+  plain.signals = slot.signals;
+  if (slot == plain) {
+    json.push_back(Json::object({{"signals", integers(slot.signals)}}));
+    return json;
+  }
   json.push_back(Json::object({{"kept", region_json(slot.kept)},
                                {"sum_waits", waits_json(slot.sum_waits)},
                                {"addends", list_of(slot.addends, addend_json)},
@@ -85,10 +96,10 @@ Json sum_json(const Sum& sum) {
                        {"order", sum_order_json(sum.order)}});
 }
 
-Json program_json(const RankProgram& program) {
+Json program_json(const RankProgram& program, bool with_steps) {
   return Json::object({{"start_signals", integers(program.start_signals)},
                        {"queues", list_of(program.queues, queue_json)},
-                       {"slots", list_of(program.slots, slot_json)},
+                       {"slots", list_of(program.slots, [&](const Slot& slot) { return slot_json(slot, with_steps); })},
                        {"completion_waits", waits_json(program.completion_waits)},
                        {"completion_signals", integers(program.completion_signals)}});
 }
@@ -98,9 +109,16 @@ Json accesses_json(const std::vector<TileAccess>& accesses) {
   return list_of(accesses, [](const TileAccess& a) { return Json::array({a.buffer, region_json(a.region)}); });
 }
 
+/// A piece is [loop, begin, end, reads].
+Json piece_json(const LoopPiece& piece) {
+  return Json::array({piece.loop, piece.begin, piece.end, accesses_json(piece.reads)});
+}
+
 Json tile_json(const Tile& tile) {
-  return Json::object(
-      {{"index", integers(tile.index)}, {"reads", accesses_json(tile.reads)}, {"writes", accesses_json(tile.writes)}});
+  return Json::object({{"index", integers(tile.index)},
+                       {"reads", accesses_json(tile.reads)},
+                       {"writes", accesses_json(tile.writes)},
+                       {"pieces", list_of(tile.pieces, piece_json)}});
 }
 
 Json buffer_json(const Buffer& buffer) {
@@ -116,7 +134,9 @@ Json buffer_json(const Buffer& buffer) {
                        {"after", buffer.after.to_string()},
                        {"held", list_of(buffer.held, region_json)},
                        {"values", list_of(buffer.values, range_json)},
-                       {"staging_for", buffer.staging_for}});
+                       {"role", std::string(name_of(buffer.role))},
+                       {"partner", buffer.partner},
+                       {"window", list_of(buffer.window, region_json)}});
 }
 
 Json signal_json(const Signal& signal) {
@@ -134,19 +154,21 @@ Json scalar_json(const Scalar& scalar) {
 Json kernel_json(const KernelPart& kernel) {
   Json arguments = Json::object();
   for (const auto& [name, value] : kernel.arguments) arguments.set(name, scalar_json(value));
-  return Json::object({{"file", kernel.file},
-                       {"function", kernel.function},
-                       {"fused_function", kernel.fused_function},
-                       {"fused_hash", content_hash(kernel.fused_source)},
-                       {"arguments", std::move(arguments)},
-                       {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
-                       {"extents", integers(kernel.extents)},
-                       {"persistent", kernel.persistent},
-                       {"grid", integers(kernel.grid)},
-                       {"warps", kernel.warps},
-                       {"stages", kernel.stages},
-                       {"local_source", kernel.local_source},
-                       {"fused_source", kernel.fused_source}});
+  return Json::object(
+      {{"file", kernel.file},
+       {"function", kernel.function},
+       {"fused_function", kernel.fused_function},
+       {"fused_hash", content_hash(kernel.fused_source)},
+       {"arguments", std::move(arguments)},
+       {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
+       {"extents", integers(kernel.extents)},
+       {"streamed_loops", list_of(kernel.streamed_loops, [](const std::string& axis) { return Json(axis); })},
+       {"persistent", kernel.persistent},
+       {"grid", integers(kernel.grid)},
+       {"warps", kernel.warps},
+       {"stages", kernel.stages},
+       {"local_source", kernel.local_source},
+       {"fused_source", kernel.fused_source}});
 }
 
 Json plan_json(const Plan& plan) {
@@ -160,7 +182,9 @@ Json plan_json(const Plan& plan) {
                        {"signals", list_of(plan.signals, signal_json)},
                        {"tiles", list_of(plan.tiles, tile_json)},
                        {"sums", list_of(plan.sums, sum_json)},
-                       {"programs", list_of(plan.programs, program_json)}});
+                       {"programs", list_of(plan.programs, [&](const RankProgram& program) {
+                          return program_json(program, !plan.kernel.streamed_loops.empty());
+                        })}});
 }
 
 }  // namespace

@@ -59,7 +59,12 @@ std::string tiles_line(const Plan& plan) {
   std::string axes;
   for (std::size_t a = 0; a < plan.kernel.axes.size(); ++a)
     axes += fmt::format("{}{} {}", a == 0 ? "" : " x ", plan.kernel.extents[a], plan.kernel.axes[a]);
-  return fmt::format("{} per rank ({}), on {}", plan.tiles.size(), axes, count_of(plan.workers, "worker"));
+  std::string text = fmt::format("{} per rank ({}), on {}", plan.tiles.size(), axes, count_of(plan.workers, "worker"));
+  if (plan.kernel.streamed_loops.empty()) return text;
+  std::size_t most = 0;
+  for (const Tile& tile : plan.tiles) most = std::max(most, tile.pieces.size());
+  return text + fmt::format("; their loops over {} in up to {}", fmt::join(plan.kernel.streamed_loops, ", "),
+                            count_of(most, "piece"));
 }
 
 std::string order_line(const Plan& plan) {
@@ -67,38 +72,39 @@ std::string order_line(const Plan& plan) {
   std::int64_t least = INT64_MAX;
   std::int64_t parts = 0;
   for (const RankProgram& rank : plan.programs) {
-    const auto first_wait = std::find_if(rank.slots.begin(), rank.slots.end(), [](const Slot& slot) {
-      return !slot.waits.empty() || !slot.sum_waits.empty();
-    });
+    const auto first_wait = std::find_if(rank.slots.begin(), rank.slots.end(), waits_for_anything);
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
     parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
-  std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
-                                 reduced_buffer(plan) >= 0
-                                     ? "chunks that leave first, in that order, then own ones in order of arrival"
-                                     : "local chunks first, then in order of arrival",
-                                 count_of(least, "tile"), least == 1 ? "s" : "");
+  std::string text =
+      fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
+                  slots_raise(plan) ? "chunks that leave first, in that order, then own ones in order of arrival"
+                                    : "local chunks first, then in order of arrival",
+                  count_of(least, "tile"), least == 1 ? "s" : "");
   if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
   return text;
 }
 
 std::string waits_line(const Plan& plan) {
   std::int64_t tile_waits = 0;
+  std::int64_t step_waits = 0;
   std::int64_t sum_waits = 0;
   std::int64_t other_waits = 0;
   std::int64_t slots = 0;
   for (const RankProgram& rank : plan.programs) {
     for (const Slot& slot : rank.slots) {
       tile_waits += static_cast<std::int64_t>(slot.waits.size());
+      for (const LoopStep& step : slot.steps) step_waits += static_cast<std::int64_t>(step.waits.size());
       sum_waits += static_cast<std::int64_t>(slot.sum_waits.size());
     }
     slots += static_cast<std::int64_t>(rank.slots.size());
     other_waits += static_cast<std::int64_t>(rank.completion_waits.size());
   }
   for_each_transfer(plan, [&](const Transfer& t) { other_waits += static_cast<std::int64_t>(t.waits.size()); });
-  const std::string adding = reduced_buffer(plan) >= 0 ? fmt::format("{} before they add, ", sum_waits) : "";
+  std::string inside = plan.kernel.streamed_loops.empty() ? "" : fmt::format("{} in streamed loops, ", step_waits);
+  if (reduced_buffer(plan) >= 0) inside += fmt::format("{} before they add, ", sum_waits);
   return fmt::format("{} before {}, {}{} before transfers and completion; {}", tile_waits, count_of(slots, "tile"),
-                     adding, other_waits, count_of(plan.signals.size(), "signal"));
+                     inside, other_waits, count_of(plan.signals.size(), "signal"));
 }
 
 std::string memory_line(const Plan& plan) {
@@ -158,15 +164,39 @@ std::vector<int> slot_phases(const Plan& plan, int rank, std::vector<std::string
   const std::vector<Slot>& slots = program(plan, rank).slots;
   for (std::size_t s = 0; s < slots.size(); ++s) {
     int& phase = worker_phase[s % static_cast<std::size_t>(plan.workers)];
-    for (const std::vector<Wait>* waits : {&slots[s].waits, &slots[s].sum_waits})
-      for (const Wait& wait : *waits) {
+    for_each_waits_of(slots[s], [&](const std::vector<Wait>& waits) {
+      for (const Wait& wait : waits) {
         const auto [found, is_new] = phase_of_signal.try_emplace(wait.signal, static_cast<int>(names.size()) + 1);
         if (is_new) names.push_back(signal(plan, wait.signal).name);
         phase = found->second;
       }
+    });
     phases.push_back(phase);
   }
   return phases;
+}
+
+/// "n 0:4, 12:16 after ..., 4:12": iterations of streamed loops in the order of the slot. "" if it is the kernel's own
+/// and nothing is waited for.
+std::string steps_text(const Plan& plan, const Slot& slot) {
+  const std::vector<LoopPiece>& pieces = plan.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+  std::string text;
+  bool plain = true;
+  int loop = -1;
+  for (std::size_t s = 0; s < slot.steps.size(); ++s) {
+    const LoopStep& step = slot.steps[s];
+    const LoopPiece& piece = pieces[static_cast<std::size_t>(step.piece)];
+    plain = plain && step.waits.empty() && step.piece == static_cast<int>(s);
+    if (piece.loop != loop)
+      text += fmt::format("{}{} ", text.empty() ? "" : "; then ",
+                          plan.kernel.streamed_loops[static_cast<std::size_t>(piece.loop)]);
+    else
+      text += ", ";
+    loop = piece.loop;
+    text += fmt::format("{}:{}", piece.begin, piece.end);
+    if (!step.waits.empty()) text += " after " + waits_text(plan, step.waits);
+  }
+  return plain ? "" : "walks " + text;
 }
 
 /// What there is to say about a slot beyond its tile, or "".
@@ -174,6 +204,7 @@ std::string slot_text(const Plan& plan, const Slot& slot) {
   std::vector<std::string> parts;
   if (slot.kept.dimensions() > 0) parts.push_back("keeps " + chunk_text(plan, {0, reduced_buffer(plan), slot.kept}));
   if (!slot.waits.empty()) parts.push_back("after " + waits_text(plan, slot.waits));
+  if (std::string walk = steps_text(plan, slot); !walk.empty()) parts.push_back(std::move(walk));
   if (!slot.addends.empty())
     parts.push_back(fmt::format("adds {} summand{} before its own and {} behind", slot.own_place,
                                 slot.own_place == 1 ? "" : "s",

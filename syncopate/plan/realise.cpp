@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <span>
 
 #include "syncopate/plan/knowledge.h"
@@ -27,6 +28,20 @@ class Realiser {
     transfer_at_.resize(graph.transfers.size());
     slots_at_home_.assign(ranks_, 0);
     for (const std::vector<Work>& work : graph.work) raises_.emplace_back(work.size());
+    known_when_complete_.assign(ranks_, BitSet(graph.transfers.size()));
+    read_by_.resize(graph.transfers.size());
+    into_.resize(ranks_);
+    from_.resize(ranks_);
+    for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
+      const TransferNode& t = graph.transfers[n];
+      into_[static_cast<std::size_t>(t.destination)].push_back(static_cast<int>(n));
+      from_[static_cast<std::size_t>(t.source)].push_back(static_cast<int>(n));
+      for (const int rank : {t.owner, t.source, t.destination})
+        known_when_complete_[static_cast<std::size_t>(rank)] |= knowledge_.after(static_cast<int>(n));
+    }
+    for (const std::vector<Work>& work : graph.work)
+      for (std::size_t w = 0; w < work.size(); ++w)
+        for (const int n : work[w].needs) read_by_[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
   }
 
   void run() {
@@ -60,7 +75,7 @@ class Realiser {
           Transfer made;
           made.operator_rank = node(n).op.rank;
           made.operator_index = node(n).op.index;
-          made.source = {node(n).source, node(n).buffer, node(n).chunk};
+          made.source = {node(n).source, node(n).source_buffer, node(n).source_region};
           made.destination = {node(n).destination, node(n).destination_buffer, node(n).destination_region};
           queue.transfers.push_back(std::move(made));
         }
@@ -79,7 +94,11 @@ class Realiser {
     return static_cast<int>(plan_.signals.size()) - 1;
   }
 
-  std::string chunk_name(const TransferNode& t) const { return plan_.buffer(t.buffer).name + t.chunk.to_string(); }
+  std::string chunk_name(const TransferNode& t) const { return name_of_tensor(t) + t.chunk.to_string(); }
+  const std::string& name_of_tensor(const TransferNode& t) const {
+    const int caller = caller_side(plan_, t.buffer);
+    return plan_.buffer(caller < 0 ? t.buffer : caller).name;
+  }
   static std::string seen_by(int home, int expected) {
     return home == expected ? "" : fmt::format(" seen by rank {}", home);
   }
@@ -152,16 +171,48 @@ class Realiser {
     wait_for_work_and_transfers(n);
 
     // A pull reads what its source's caller put there, so the source must have started this launch.
-    const Region& held = plan_.buffer(t.buffer).held[static_cast<std::size_t>(t.source)];
-    if (!started.contains(t.source) && t.chunk.overlaps(held)) {
+    const Region& held = plan_.buffer(t.source_buffer).held[static_cast<std::size_t>(t.source)];
+    if (!started.contains(t.source) && t.source_region.overlaps(held)) {
       transfer(n).waits.push_back({start_of(t.source, t.owner), 1});
       has_started(t.source);
     }
+    // What lands in an output overwrites what the caller took after the launch before: it must have begun this one.
+    if (lands_in_output(t) && !started.contains(t.destination)) {
+      transfer(n).waits.push_back({start_of(t.destination, t.owner), 1});
+      has_started(t.destination);
+    }
     // A push overwrites what the destination read in the launch before, so that launch must be over there.
-    if (!finished.contains(t.destination)) {
+    if (!finished.contains(t.destination) && !knows_readers_done(n)) {
       transfer(n).waits.push_back({finish_of(t.destination, t.owner), 0});
       finished.insert(t.destination);
     }
+  }
+
+  /// Whether its owner, which has completed the launch before, so knows that whatever read there what n overwrites has
+  /// done so: what these tiles made has left, and come to the owner.
+  bool knows_readers_done(int n) const {
+    if (!slots_raise(plan_)) return false;
+    const TransferNode& t = node(n);
+    const BitSet& known = known_when_complete_[static_cast<std::size_t>(t.owner)];
+    const auto destination = static_cast<std::size_t>(t.destination);
+    for (const int other : from_[destination])
+      if (node(other).source_buffer == t.destination_buffer &&
+          node(other).source_region.overlaps(t.destination_region) && !known.contains(other))
+        return false;
+    for (const int other : into_[destination]) {
+      const TransferNode& o = node(other);
+      if (o.destination_buffer != t.destination_buffer || !o.destination_region.overlaps(t.destination_region))
+        continue;
+      const auto at = static_cast<std::size_t>(other);
+      const std::vector<int>& readers = o.reduces ? graph_.added_by[at] : read_by_[at];
+      if (!known.contains(other) || !knowledge_.not_done(t.destination, readers, known).empty()) return false;
+    }
+    return true;
+  }
+
+  bool lands_in_output(const TransferNode& t) const {
+    const Buffer& buffer = plan_.buffer(t.destination_buffer);
+    return buffer.role == BufferRole::result || buffer.is_reduced();
   }
 
   void wait_for_work_and_transfers(int n) {
@@ -215,6 +266,7 @@ class Realiser {
   void wait_before_tiles(int rank, BitSet& known_to_rank) {
     const std::vector<int>& order = order_.work[static_cast<std::size_t>(rank)];
     std::vector<BitSet> known(static_cast<std::size_t>(plan_.workers), BitSet(graph_.transfers.size()));
+    std::map<int, std::vector<int>> walks;  // by tile
     for (std::size_t s = 0; s < order.size(); ++s) {
       BitSet& known_to_worker = known[s % static_cast<std::size_t>(plan_.workers)];
       const auto w = static_cast<std::size_t>(order[s]);
@@ -229,12 +281,37 @@ class Realiser {
       Slot slot;
       slot.tile = work.tile;
       slot.kept = work.kept;
-      wait_for(work.needs, slot.waits);
+      wait_for(work.first_needs, slot.waits);
+      const auto [walk, is_first] = walks.try_emplace(work.tile);
+      if (is_first) walk->second = walk_order(work, known_to_worker);
+      for (const int piece : walk->second) {
+        slot.steps.push_back({piece, {}});
+        wait_for(work.piece_needs[static_cast<std::size_t>(piece)], slot.steps.back().waits);
+      }
       wait_for(work.sums, slot.sum_waits);
       for (const int n : work.sums) add_summand(work, n, rank, slot);
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
       program(rank).slots.push_back(std::move(slot));
     }
+  }
+
+  /// The pieces of a tile loop by loop, those of a loop by the estimated arrival of the last chunk that each needs. If
+  /// nothing that a loop needs is still to come, the worker walks it in the kernel's own order.
+  std::vector<int> walk_order(const Work& work, const BitSet& known) const {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(work.tile)].pieces;
+    std::vector<std::pair<int, std::int64_t>> moments;  // loop, arrival
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+      std::int64_t arrival = 0;
+      for (const int n : work.piece_needs[p])
+        if (!known.contains(n)) arrival = std::max(arrival, node(n).arrival);
+      moments.emplace_back(pieces[p].loop, arrival);
+    }
+    std::vector<int> order(pieces.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      return moments[static_cast<std::size_t>(a)] < moments[static_cast<std::size_t>(b)];
+    });
+    return order;
   }
 
   void add_summand(const Work& work, int n, int rank, Slot& slot) const {
@@ -271,6 +348,10 @@ class Realiser {
   std::size_t ranks_;
   std::vector<BitSet> started_;
   std::vector<BitSet> finished_;
+  std::vector<BitSet> known_when_complete_;  ///< [rank]: transfers that have completed when it has completed a launch
+  std::vector<std::vector<int>> into_;       ///< per rank: nodes whose destination it is
+  std::vector<std::vector<int>> from_;       ///< per rank: nodes whose source it is
+  std::vector<std::vector<int>> read_by_;    ///< per node: work of its destination that reads what it brings
   std::vector<std::pair<std::size_t, std::size_t>> transfer_at_;
   std::vector<int> slots_at_home_;
   std::map<std::pair<int, int>, int> completions_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
 namespace syncopate {
@@ -21,7 +22,7 @@ class Checker {
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);
-    check_staging();
+    check_partners();
     check_signals();
     for (std::size_t tile = 0; tile < plan_.tiles.size(); ++tile) check_tile(tile);
     for (const Sum& sum : plan_.sums) check_sum(sum);
@@ -41,18 +42,36 @@ class Checker {
       expect(held.empty() || Region::whole(buffer.shape).contains(held),
              fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
                          to_string(buffer.shape)));
+    check_window(buffer);
   }
 
-  void check_staging() {
+  void check_window(const Buffer& buffer) {
+    expect(buffer.window.empty() || buffer.window.size() == static_cast<std::size_t>(plan_.ranks),
+           fmt::format("buffer {} has {} windows for {} ranks", buffer.name, buffer.window.size(), plan_.ranks));
+    for (std::size_t rank = 0; !problem_ && rank < buffer.window.size(); ++rank) {
+      const Region& window = buffer.window[rank];
+      expect(static_cast<std::size_t>(window.dimensions()) == buffer.shape.size(),
+             fmt::format("the window of buffer {} has {} dimensions", buffer.name, window.dimensions()));
+      for (int d = 0; !problem_ && d < window.dimensions(); ++d)
+        expect(window[d].begin >= 0 && window[d].size() <= buffer.shape[static_cast<std::size_t>(d)],
+               fmt::format("buffer {} ({}) is smaller than its window {}", buffer.name, to_string(buffer.shape),
+                           window.to_string()));
+    }
+  }
+
+  void check_partners() {
     const auto is_reduced = [](const Buffer& buffer) { return buffer.is_reduced(); };
-    const auto is_staging = [](const Buffer& buffer) { return buffer.staging_for >= 0; };
+    const auto is_staging = [](const Buffer& buffer) { return buffer.role == BufferRole::staging; };
     expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_reduced) <= 1, "several buffers are reduced");
     expect(std::count_if(plan_.buffers.begin(), plan_.buffers.end(), is_staging) <= 1,
            "there are several staging buffers");
     for (const Buffer& buffer : plan_.buffers) {
-      expect(
-          buffer.staging_for < 0 || buffer.staging_for == reduced_buffer(plan_),
-          fmt::format("buffer {} is for summands of buffer {}, which is not reduced", buffer.name, buffer.staging_for));
+      expect(!is_staging(buffer) || buffer.partner == reduced_buffer(plan_),
+             fmt::format("buffer {} is for summands of buffer {}, which is not reduced", buffer.name, buffer.partner));
+      expect(buffer.role == BufferRole::kernel ||
+                 (in(buffer.partner, plan_.buffers.size()) && plan_.buffer(buffer.partner).role == BufferRole::kernel &&
+                  plan_.buffer(buffer.partner).dtype == buffer.dtype),
+             fmt::format("buffer {} is for buffer {}, which is none of the kernel's", buffer.name, buffer.partner));
       const int dimensions = static_cast<int>(buffer.shape.size());
       expect(!buffer.is_reduced() || buffer.after.kind != Placement::Kind::shard ||
                  (buffer.after.dimension >= 0 && buffer.after.dimension < dimensions),
@@ -120,6 +139,13 @@ class Checker {
     for (const auto* accesses : {&plan_.tiles[tile].reads, &plan_.tiles[tile].writes}) {
       for (const TileAccess& access : *accesses) check_box(access.buffer, access.region, where);
     }
+    for (const LoopPiece& piece : plan_.tiles[tile].pieces) {
+      expect(in(piece.loop, plan_.kernel.streamed_loops.size()),
+             fmt::format("{} has a piece of loop {} of {}", where, piece.loop, plan_.kernel.streamed_loops.size()));
+      expect(piece.begin >= 0 && piece.begin < piece.end,
+             fmt::format("{} has a piece of iterations {} to {}", where, piece.begin, piece.end));
+      for (const TileAccess& access : piece.reads) check_box(access.buffer, access.region, where);
+    }
   }
 
   void check_waits(const std::vector<Wait>& waits, int rank, const std::string& where) {
@@ -140,16 +166,39 @@ class Checker {
              fmt::format("{} raises signal {} of {}", where, signal, plan_.signals.size()));
   }
 
+  void check_steps(const Slot& slot, int rank) {
+    if (problem_) return;
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const LoopStep& step : slot.steps) {
+      check_waits(step.waits, rank, "a step of a tile");
+      expect(in(step.piece, pieces.size()) && !walked[static_cast<std::size_t>(step.piece)],
+             fmt::format("a tile of rank {} walks piece {} of {}, or does so twice", rank, step.piece, pieces.size()));
+      if (problem_) return;
+      walked[static_cast<std::size_t>(step.piece)] = true;
+      const int next = pieces[static_cast<std::size_t>(step.piece)].loop;
+      expect(next >= loop,
+             fmt::format("a tile of rank {} walks a piece of loop {} after one of loop {}", rank, next, loop));
+      loop = next;
+    }
+    expect(slot.steps.size() == pieces.size(),
+           fmt::format("a tile of rank {} walks {} of its {} pieces", rank, slot.steps.size(), pieces.size()));
+  }
+
   void check_slot(const Slot& slot, int rank) {
     check_waits(slot.waits, rank, "a tile");
     check_waits(slot.sum_waits, rank, "a tile");
+    check_steps(slot, rank);
     check_raises(slot.signals, "a tile");
     if (problem_) return;
     const int reduced = reduced_buffer(plan_);
     const int staging = staging_buffer(plan_);
     if (reduced < 0) {
-      expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty() && slot.signals.empty(),
+      expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty(),
              fmt::format("a tile of rank {} has to do with sums, and no buffer is reduced", rank));
+      expect(slot.signals.empty() || slots_raise(plan_),
+             fmt::format("a tile of rank {} raises signals, and no output leaves its rank", rank));
       return;
     }
     if (slot.kept.dimensions() > 0) check_box(reduced, slot.kept, "what a tile keeps");
@@ -169,10 +218,15 @@ class Checker {
     check_raises(program.start_signals, "a caller");
     check_raises(program.completion_signals, "a caller");
     check_waits(program.completion_waits, rank, "the caller");
+    std::map<int, const Slot*> first;
     for (const Slot& slot : program.slots) {
       expect(in(slot.tile, plan_.tiles.size()),
              fmt::format("rank {} runs tile {} of {}", rank, slot.tile, plan_.tiles.size()));
       check_slot(slot, rank);
+      const Slot& other = *first.try_emplace(slot.tile, &slot).first->second;
+      expect(std::equal(slot.steps.begin(), slot.steps.end(), other.steps.begin(), other.steps.end(),
+                        [](const LoopStep& a, const LoopStep& b) { return a.piece == b.piece; }),
+             fmt::format("rank {} walks the pieces of tile {} in two orders", rank, slot.tile));
     }
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {

@@ -29,6 +29,7 @@ class Placer {
     inflows_.resize(ranks);
     for (const Dependency& which : topological_order(schedule)) {
       const auto& p2p = std::get<P2P>(schedule.at(which).action);
+      if (p2p.reduction == Reduction::none) continue;  // takes the place of a summand
       std::vector<Inflow>& list = inflows_[static_cast<std::size_t>(p2p.destination_rank)];
       auto found = std::find_if(list.begin(), list.end(), [&](const Inflow& i) { return i.source == p2p.source_rank; });
       if (found == list.end()) found = list.insert(list.end(), {p2p.source_rank, {}});
@@ -130,7 +131,8 @@ void place_summands(CommunicatedTensor& communicated, Plan& plan) {
   staging.dtype = reduced.dtype;
   staging.symmetric = true;
   staging.purpose = fmt::format("summands of {} that have arrived and are to be added", reduced.name);
-  staging.staging_for = communicated.buffer;
+  staging.role = BufferRole::staging;
+  staging.partner = communicated.buffer;
   Region nothing = Region::whole(staging.shape);
   for (int d = 0; d < nothing.dimensions(); ++d) nothing[d] = {0, 0};
   staging.held.assign(static_cast<std::size_t>(plan.ranks), nothing);

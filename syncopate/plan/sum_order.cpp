@@ -9,11 +9,13 @@ namespace {
 class SumFinder {
  public:
   SumFinder(const Plan& plan, const DependenceGraph& graph)
-      : graph_(graph), arriving_(static_cast<std::size_t>(plan.ranks)) {
+      : graph_(graph), arriving_(static_cast<std::size_t>(plan.ranks)), distributed_(arriving_.size()) {
+    const int reduced = reduced_buffer(plan);
     for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
       const TransferNode& node = graph.transfers[n];
-      if (!node.reduces) continue;
-      arriving_[static_cast<std::size_t>(node.destination)].push_back(static_cast<int>(n));
+      if (node.buffer != reduced) continue;
+      auto& lists = node.reduces ? arriving_ : distributed_;
+      lists[static_cast<std::size_t>(node.destination)].push_back(static_cast<int>(n));
       borders_.insert(borders_.end(), {node.chunk[0].begin, node.chunk[0].end});
     }
     for (std::vector<int>& list : arriving_)
@@ -29,7 +31,7 @@ class SumFinder {
     while (begin < output[0].end) {
       const auto border = std::upper_bound(borders_.begin(), borders_.end(), begin);
       const std::int64_t end = border == borders_.end() ? output[0].end : std::min(*border, output[0].end);
-      SumOrder order = order_of(rank, begin);
+      SumOrder order = order_of(adder_of(rank, begin), begin);
       if (sums.size() > first && sums.back().order == order) {
         sums.back().region[0].end = end;
       } else {
@@ -44,7 +46,14 @@ class SumFinder {
  private:
   const TransferNode& transfer(int n) const { return graph_.transfers[static_cast<std::size_t>(n)]; }
 
-  /// The sum that a rank holds of a row in the end. What it receives was complete when it was sent (depend.h).
+  /// The rank whose tiles make the sum that a rank holds of a row in the end: itself, or whoever distributes it.
+  int adder_of(int rank, std::int64_t row) const {
+    for (const int n : distributed_[static_cast<std::size_t>(rank)])
+      if (row >= transfer(n).chunk[0].begin && row < transfer(n).chunk[0].end) return adder_of(transfer(n).source, row);
+    return rank;
+  }
+
+  /// The sum that a rank's tiles make of a row. What it receives was complete when it was sent (depend.h).
   SumOrder order_of(int rank, std::int64_t row) const {
     const SumOrder own{rank, {}};
     SumOrder sum;
@@ -64,8 +73,9 @@ class SumFinder {
   }
 
   const DependenceGraph& graph_;
-  std::vector<std::vector<int>> arriving_;  ///< per rank, ascending by source
-  std::vector<std::int64_t> borders_;       ///< rows where chunks begin or end
+  std::vector<std::vector<int>> arriving_;     ///< per rank: nodes that bring summands, ascending by source
+  std::vector<std::vector<int>> distributed_;  ///< per rank: nodes that bring whole sums
+  std::vector<std::int64_t> borders_;          ///< rows where chunks begin or end
 };
 
 }  // namespace

@@ -65,7 +65,30 @@ Bytes cut_out(const Bytes& whole, const Region& region, const Shape& shape, Dtyp
   return part;
 }
 
-std::vector<std::vector<Bytes>> reduce_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused) {
+namespace {
+
+/// What the results of one tensor are, of which the kernels have made the parts that their buffers show.
+void exchange(const Plan& plan, int result, std::vector<std::vector<Bytes>>& outputs) {
+  const Buffer& about = plan.buffer(result);
+  const Buffer& kernel = plan.buffer(about.partner);
+  const Shape shape = tensor_shape(about);
+  Bytes tensor = poison(about.dtype, volume(shape));
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    Bytes& part = outputs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(about.partner)];
+    const Region window = shown_region(kernel, rank);
+    copy_box(part, kernel.shape, in_buffer(kernel, rank, window), tensor, shape, window, about.dtype);
+    part.clear();
+  }
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    outputs[static_cast<std::size_t>(rank)][static_cast<std::size_t>(result)] =
+        cut_out(tensor, shown_region(about, rank), shape, about.dtype);
+}
+
+}  // namespace
+
+std::vector<std::vector<Bytes>> operator_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused) {
+  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
+    if (plan.buffers[buffer].role == BufferRole::result) exchange(plan, static_cast<int>(buffer), unfused);
   const int reduced = reduced_buffer(plan);
   if (reduced < 0) return unfused;
   const Buffer& about = plan.buffer(reduced);

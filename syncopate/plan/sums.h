@@ -1,4 +1,5 @@
-// The unfused meaning of a reduced output: what Plan::sums makes of the summands that the ranks' local kernels leave.
+// The unfused meaning of outputs that are communicated: what Plan::sums makes of the summands that the ranks' local
+// kernels leave, and which parts of other ranks' outputs a result is made of.
 #pragma once
 
 #include <vector>
@@ -12,8 +13,9 @@ namespace syncopate {
 Bytes cut_out(const Bytes& whole, const Region& region, const Shape& shape, Dtype dtype);
 
 /// The outputs of every rank, [rank][buffer], if rank r's local kernel, run over whole tensors, leaves `unfused[r]`
-/// ([buffer], empty for what is no output). Only those of the reduced buffer differ from it: there a rank's output is
-/// its output_region(), cut out, each element added up in the order that Plan::sums states.
-std::vector<std::vector<Bytes>> reduce_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused);
+/// ([buffer], empty for what is no output). Of the reduced buffer a rank's output is its output_region(), cut out, each
+/// element added up in the order that Plan::sums states; of a result it is what its window shows of what the kernels
+/// have made of the tensor, while its partner is no output. All others are as their kernel leaves them.
+std::vector<std::vector<Bytes>> operator_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused);
 
 }  // namespace syncopate

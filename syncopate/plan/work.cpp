@@ -6,6 +6,8 @@
 #include <limits>
 #include <tuple>
 
+#include "syncopate/plan/inputs.h"
+
 namespace syncopate {
 
 namespace {
@@ -20,14 +22,20 @@ struct Strip {
   std::vector<int> feeds;  ///< nodes that send what is stored here
   int last_sum = kNoLevel;
   int first_feed = kAllLevels;
+  bool arrived = false;  ///< the whole sum has been brought by a peer; what is sent from then on is that
 };
 
 class WorkMaker {
  public:
   WorkMaker(const BoundOperator& bound, const DependenceGraph& graph, int rank)
       : plan_(bound.plan), graph_(graph), rank_(rank), reduced_(reduced_buffer(bound.plan)) {
-    for (int n = 0; n < static_cast<int>(graph.transfers.size()); ++n)
+    const std::vector<bool> written = written_by_tiles(plan_);
+    for (int n = 0; n < static_cast<int>(graph.transfers.size()); ++n) {
       if (!node(n).reduces && node(n).destination == rank) gathering_.push_back(n);
+      if (node(n).source == rank && node(n).source_buffer != reduced_ &&
+          written[static_cast<std::size_t>(node(n).source_buffer)])
+        leaving_.push_back(n);
+    }
     if (reduced_ < 0) return;
     const CommunicatedTensor& communicated =
         *std::find_if(bound.communicated.begin(), bound.communicated.end(),
@@ -50,7 +58,7 @@ class WorkMaker {
     std::vector<int> touching;
     std::vector<std::int64_t> borders = {0, plan_.buffer(reduced_).shape[0]};
     for (int n = 0; n < static_cast<int>(graph_.transfers.size()); ++n)
-      if (node(n).reduces && (node(n).source == rank_ || node(n).destination == rank_)) {
+      if (node(n).buffer == reduced_ && (node(n).source == rank_ || node(n).destination == rank_)) {
         touching.push_back(n);
         borders.insert(borders.end(), {node(n).chunk[0].begin, node(n).chunk[0].end});
       }
@@ -61,15 +69,29 @@ class WorkMaker {
       for (std::size_t s = strip_at(node(n).chunk[0].begin);
            s < strips_.size() && strips_[s].rows.begin < node(n).chunk[0].end; ++s) {
         Strip& strip = strips_[s];
-        if (node(n).destination == rank_) {
+        if (strip.arrived && (node(n).destination == rank_ || node(n).reduces)) refuse_use(strip, n);
+        if (node(n).destination == rank_ && node(n).reduces) {
           strip.sums.push_back(n);
           strip.last_sum = std::max(strip.last_sum, node(n).level);
-        } else {
+        } else if (node(n).destination == rank_) {
+          strip.arrived = true;
+        } else if (!strip.arrived) {
           strip.feeds.push_back(n);
           strip.first_feed = std::min(strip.first_feed, node(n).level);
         }
       }
     for (const Strip& strip : strips_) check_complete(strip);
+  }
+
+  [[noreturn]] void refuse_use(const Strip& strip, int use) const {
+    throw UserError(
+        where_,
+        fmt::format("rank {} is given rows {} to {} of '{}' in place of its own, and then {} rank {}, which "
+                    "is not fused yet",
+                    rank_, strip.rows.begin, strip.rows.end, plan_.buffer(reduced_).name,
+                    node(use).destination == rank_ ? "receives more from" : "sends them as a summand to",
+                    node(use).destination == rank_ ? node(use).source : node(use).destination),
+        "let one rank add all summands, then send the sum to the others, once");
   }
 
   /// A schedule orders additions and reads of one place, one way or the other; the node numbers show which.
@@ -116,22 +138,50 @@ class WorkMaker {
     return rows;
   }
 
-  std::vector<int> needs_of(const Tile& tile) const {
+  std::vector<int> needs_of(const std::vector<TileAccess>& reads) const {
     std::vector<int> needs;
     for (const int n : gathering_) {
-      const bool needed = std::any_of(tile.reads.begin(), tile.reads.end(), [&](const TileAccess& read) {
-        return read.buffer == node(n).buffer && read.region.overlaps(node(n).destination_region);
+      const bool needed = std::any_of(reads.begin(), reads.end(), [&](const TileAccess& read) {
+        return read.buffer == node(n).destination_buffer && read.region.overlaps(node(n).destination_region);
       });
       if (needed) needs.push_back(n);
     }
     return needs;
   }
 
+  /// What a tile stores of outputs that leave as they are.
+  std::vector<int> feeds_of(const Tile& tile) const {
+    std::vector<int> feeds;
+    for (const int n : leaving_) {
+      const bool fed = std::any_of(tile.writes.begin(), tile.writes.end(), [&](const TileAccess& write) {
+        return write.buffer == node(n).source_buffer && write.region.overlaps(node(n).source_region);
+      });
+      if (fed) feeds.push_back(n);
+    }
+    return feeds;
+  }
+
+  void add_needs(const Tile& tile, const std::vector<Work>& list, Work& work) const {
+    // Tiles that follow each other often need the same in their loops, as those of one head of an attention do.
+    const Tile* const before = list.empty() ? nullptr : &plan_.tiles[static_cast<std::size_t>(list.back().tile)];
+    work.first_needs = needs_of(tile.reads);
+    work.needs = work.first_needs;
+    if (before != nullptr && !tile.pieces.empty() && before->pieces == tile.pieces) {
+      work.piece_needs = list.back().piece_needs;
+    } else {
+      for (const LoopPiece& piece : tile.pieces) work.piece_needs.push_back(needs_of(piece.reads));
+    }
+    for (const std::vector<int>& needs : work.piece_needs)
+      work.needs.insert(work.needs.end(), needs.begin(), needs.end());
+    if (!work.piece_needs.empty()) make_unique(work.needs, [](int n) { return n; });
+  }
+
   void add_tile(int index, std::vector<Work>& list) const {
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(index)];
     Work whole;
     whole.tile = index;
-    whole.needs = needs_of(tile);
+    add_needs(tile, list, whole);
+    whole.feeds = feeds_of(tile);
     if (reduced_ >= 0) whole.rows = stored_rows(tile);
     const std::vector<std::vector<std::size_t>> groups =
         reduced_ < 0 ? std::vector<std::vector<std::size_t>>{} : groups_of(strips_of(tile));
@@ -208,7 +258,8 @@ class WorkMaker {
   int reduced_;
   SourceLocation where_;
   std::int64_t places_ = 0;     ///< for chunks of one source
-  std::vector<int> gathering_;  ///< nodes that bring parts of gathered tensors to the rank
+  std::vector<int> gathering_;  ///< nodes that bring what the rank's tiles may read
+  std::vector<int> leaving_;    ///< nodes that send outputs of the rank that are not reduced
   std::vector<Strip> strips_;
 };
 

@@ -85,9 +85,13 @@ class ContributionCheck {
       values_.emplace_back(index_.program(rank).slots.size());
       first_reading_.push_back(first_readings(rank));
     }
-    // What a slot adds has been stored before it in every order that the other theorems admit.
-    for (const Step& step : steps_)
-      if (step.launch == 0 && step.event.kind == Event::Kind::slot) evaluate(step.event.rank, step.event.number);
+    distributed_.resize(static_cast<std::size_t>(index_.transfers()));
+    // What a slot adds or a transfer sends has been stored before in every order that the other theorems admit.
+    for (const Step& step : steps_) {
+      if (step.launch != 0) continue;
+      if (step.event.kind == Event::Kind::slot) evaluate(step.event.rank, step.event.number);
+      if (step.event.kind == Event::Kind::transfer) distribute(step.event.number);
+    }
     for (const Sum& sum : plan_.sums) compare(sum);
     return count_;
   }
@@ -190,34 +194,64 @@ class ContributionCheck {
                          describe_event(index_, {Event::Kind::slot, rank, reading.slot}), where(target),
                          describe_transfer(index_, arrival.transfer), where(summands));
     });
-    const int source = index_.transfer(arrival.transfer).source.rank;
     std::vector<Region> known;
     if (is_meant)
-      summands_.stores(source).for_each_in(summands, [&](int slot, const Region& stored) {
-        for (const Value& value : values(source, slot)) {
-          const Region common = intersect(value.region, stored);
-          if (common.empty()) continue;
-          found.push_back({common, value.sum});
-          known.push_back(common);
-        }
-      });
+      for (const Value& value : sent_by(arrival.transfer)) {
+        const Region common = intersect(value.region, summands);
+        if (common.empty()) continue;
+        found.push_back({common, value.sum});
+        known.push_back(common);
+      }
     for (const Region& rest : uncovered(target, known)) found.push_back({rest, SumTable::kUnknown});
+  }
+
+  /// What a transfer sends of the reduced buffer.
+  std::vector<Value> sent_by(int transfer) {
+    const int rank = index_.transfer(transfer).source.rank;
+    std::vector<Value> sent;
+    for (const Supply& supply : summands_.supply_of(transfer)) {
+      if (supply.transfer >= 0) {
+        for (const Value& value : distributed_[static_cast<std::size_t>(supply.transfer)])
+          if (const Region common = intersect(value.region, supply.part); !common.empty())
+            sent.push_back({common, supply.sure ? value.sum : SumTable::kUnknown});
+        continue;
+      }
+      summands_.stores(rank).for_each_in(supply.part, [&](int slot, const Region& stored) {
+        for (const Value& value : values(rank, slot))
+          if (const Region common = intersect(value.region, stored); !common.empty())
+            sent.push_back({common, value.sum});
+      });
+    }
+    return sent;
+  }
+
+  void distribute(int transfer) {
+    if (index_.transfer(transfer).destination.buffer == index_.reduced())
+      distributed_[static_cast<std::size_t>(transfer)] = sent_by(transfer);
   }
 
   void compare(const Sum& sum) {
     const int expected = table_.number(sum.order);
-    summands_.stores(sum.rank).for_each_in(sum.region, [&](int slot, const Region& stored) {
-      for (const Value& value : values(sum.rank, slot)) {
-        const Region common = intersect(value.region, stored);
-        if (common.empty() || value.sum == SumTable::kUnknown) continue;
-        ++count_.sums;
-        claim_.check(value.sum == expected, [&] {
-          return fmt::format("{} stores in {} the sum of the summands of ranks {}; it is to be {}",
-                             describe_event(index_, {Event::Kind::slot, sum.rank, slot}), where(common),
-                             table_.to_string(value.sum), table_.to_string(expected));
-        });
-      }
+    const auto look = [&](const Value& value, const Region& part, auto&& who) {
+      const Region common = intersect(value.region, part);
+      if (common.empty() || value.sum == SumTable::kUnknown) return;
+      ++count_.sums;
+      claim_.check(value.sum == expected, [&] {
+        return fmt::format("{} in {} the sum of the summands of ranks {}; it is to be {}", who(), where(common),
+                           table_.to_string(value.sum), table_.to_string(expected));
+      });
+    };
+    std::vector<Region> replaced;
+    summands_.distributed(sum.rank).for_each_in(sum.region, [&](int transfer, const Region& part) {
+      replaced.push_back(part);
+      for (const Value& value : distributed_[static_cast<std::size_t>(transfer)])
+        look(value, part, [&] { return describe_transfer(index_, transfer) + " leaves"; });
     });
+    for (const Region& rest : uncovered(sum.region, replaced))
+      summands_.stores(sum.rank).for_each_in(rest, [&](int slot, const Region& stored) {
+        for (const Value& value : values(sum.rank, slot))
+          look(value, stored, [&] { return describe_event(index_, {Event::Kind::slot, sum.rank, slot}) + " stores"; });
+      });
   }
 
   std::string where(const Region& region) const { return describe_region(plan_, index_.reduced(), region); }
@@ -230,6 +264,7 @@ class ContributionCheck {
   SumTable table_;
   std::vector<std::size_t> turns_;                       // [transfer]: its place among the steps
   std::vector<std::vector<std::vector<Value>>> values_;  // [rank][slot]
+  std::vector<std::vector<Value>> distributed_;          // [transfer]: what it puts into the reduced buffer
   std::vector<std::vector<std::size_t>> first_reading_;  // [rank][slot], and past the last
   ContributionCount count_;
 };

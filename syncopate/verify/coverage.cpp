@@ -101,11 +101,36 @@ class CoverageCheck {
     std::vector<Box<Filler>> fillers = tile_fillers(rank, b);
     const Region& held = buffer.held[static_cast<std::size_t>(rank)];
     if (!held.empty()) fillers.push_back({held, {Filler::Kind::caller, 0}});
+    std::vector<Box<Filler>> arriving;
     for (const int t : index_.into(rank)) {
       const View& destination = index_.transfer(t).destination;
       if (destination.buffer == b && !destination.region.empty())
-        fillers.push_back({destination.region, {Filler::Kind::transfer, t}});
+        arriving.push_back({destination.region, {Filler::Kind::transfer, t}});
     }
+    if (b == index_.reduced()) {
+      // Sums that arrive take the place of summands, once each.
+      check_disjoint(rank, b, arriving);
+    } else {
+      fillers.insert(fillers.end(), arriving.begin(), arriving.end());
+    }
+    const bool disjoint = check_disjoint(rank, b, fillers);
+    const Region demanded = needed_region(buffer, rank);
+    std::vector<Region> parts;
+    for (const Box<Filler>& filler : fillers) parts.push_back(filler.region);
+    check_filled(demanded, parts, disjoint, [&](const Region& hole) {
+      return fmt::format("{} needs {} to be {} on rank {}, but nobody fills {}",
+                         buffer.role == BufferRole::kernel ? "the kernel" : "the caller", buffer.name,
+                         demanded.to_string(), rank, where(b, hole));
+    });
+  }
+
+  /// What must be filled of a buffer.
+  Region needed_region(const Buffer& buffer, int rank) const {
+    if (buffer.window.empty()) return placed_region(buffer.inside, buffer.shape, plan_.ranks, rank);
+    return in_buffer(buffer, rank, shown_region(buffer, rank));
+  }
+
+  bool check_disjoint(int rank, int b, std::vector<Box<Filler>>& fillers) {
     const auto overlap = find_overlap(fillers);
     claim_.check(!overlap.has_value(), [&] {
       const auto& [one, other] = *overlap;
@@ -113,13 +138,7 @@ class CoverageCheck {
                          where(b, intersect(one.region, other.region)), rank, name(rank, one.owner),
                          name(rank, other.owner));
     });
-    const Region demanded = placed_region(buffer.inside, buffer.shape, plan_.ranks, rank);
-    std::vector<Region> parts;
-    for (const Box<Filler>& filler : fillers) parts.push_back(filler.region);
-    check_filled(demanded, parts, !overlap.has_value(), [&](const Region& hole) {
-      return fmt::format("the kernel needs {} to be {} on rank {}, but nobody fills {}", buffer.name,
-                         demanded.to_string(), rank, where(b, hole));
-    });
+    return !overlap.has_value();
   }
 
   /// Whether `parts` fill `demanded`. Parts known to be disjoint are only measured.
@@ -145,11 +164,7 @@ class CoverageCheck {
     const TileAccess& access = index_.reads()[static_cast<std::size_t>(read)];
     check_arrives(rank, access.buffer, access.region, [&](const Region& hole) {
       int tile = 0;
-      const auto reads_it = [&](int t) {
-        const std::vector<int>& ids = index_.reads_of(t);
-        return std::find(ids.begin(), ids.end(), read) != ids.end();
-      };
-      while (!reads_it(tile)) ++tile;
+      while (!index_.is_read_by(read, tile)) ++tile;
       return fmt::format("{} on rank {} reads {}, but {} is neither put there by the caller nor brought by a transfer",
                          describe_tile(plan_, tile), rank, where(access.buffer, access.region),
                          where(access.buffer, hole));
@@ -158,7 +173,8 @@ class CoverageCheck {
 
   void check_source(int rank, int transfer) {
     const View& source = index_.transfer(transfer).source;
-    if (source.buffer == index_.reduced()) return;  // all of it is filled
+    // All that tiles store is filled, which check_buffer shows.
+    if (!tile_writes_[static_cast<std::size_t>(source.buffer)].empty()) return;
     check_arrives(rank, source.buffer, source.region, [&](const Region& hole) {
       return fmt::format("{} sends {} from rank {}, where it is neither put by the caller nor brought by a transfer",
                          describe_transfer(index_, transfer), where(source.buffer, hole), rank);
@@ -192,7 +208,8 @@ class CoverageCheck {
   std::vector<std::vector<Box<Filler>>> tile_writes_;  // [buffer]
   Claim claim_{"coverage",
                "in every launch each element that a rank needs is filled exactly once: inputs by the caller or by one "
-               "transfer, outputs by one tile; nothing is read or sent that is not filled; and a reduced output is the "
+               "transfer, outputs by one tile or, where they are distributed, by one transfer in its place; nothing is "
+               "read or sent that is not filled; and a reduced output is the "
                "sum of one summand of each rank, in the order that the plan says."};
 };
 

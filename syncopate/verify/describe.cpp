@@ -15,9 +15,11 @@ std::string describe_transfer(const PlanIndex& index, int transfer) {
   const std::string to = source.buffer == destination.buffer
                              ? ""
                              : describe_region(index.plan(), destination.buffer, destination.region) + " of ";
-  return fmt::format("transfer {}.{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", moved.operator_rank,
-                     moved.operator_index, describe_region(index.plan(), source.buffer, source.region), source.rank, to,
-                     destination.rank, index.place(transfer).position, index.queue_of(transfer).name);
+  const std::string number =
+      moved.operator_index < 0 ? "" : fmt::format(" {}.{}", moved.operator_rank, moved.operator_index);
+  return fmt::format("transfer{} ({} from rank {} to {}rank {}, at place {} of queue '{}')", number,
+                     describe_region(index.plan(), source.buffer, source.region), source.rank, to, destination.rank,
+                     index.place(transfer).position, index.queue_of(transfer).name);
 }
 
 std::string describe_tile(const Plan& plan, int tile) {
@@ -26,6 +28,13 @@ std::string describe_tile(const Plan& plan, int tile) {
 
 std::string describe_slot(const Plan& plan, int slot) {
   return fmt::format("slot {}, worker {}", slot, slot % plan.workers);
+}
+
+std::string describe_step(const Plan& plan, const Slot& slot, std::size_t step) {
+  const Tile& tile = plan.tiles[static_cast<std::size_t>(slot.tile)];
+  const LoopPiece& piece = tile.pieces[static_cast<std::size_t>(slot.steps[step].piece)];
+  return fmt::format("walks iterations {} to {} of loop {}", piece.begin, piece.end,
+                     plan.kernel.streamed_loops[static_cast<std::size_t>(piece.loop)]);
 }
 
 std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits) {

@@ -17,6 +17,8 @@ std::string describe_transfer(const PlanIndex& index, int transfer);
 std::string describe_tile(const Plan& plan, int tile);
 /// "slot 5, worker 1".
 std::string describe_slot(const Plan& plan, int slot);
+/// "walks iterations 4 to 8 of loop n".
+std::string describe_step(const Plan& plan, const Slot& slot, std::size_t step);
 /// "'arrival 3' at 1 of 1, 'free' of the launch before" or "nothing".
 std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits);
 /// "the start of rank 1", "the completion of rank 1", the transfer, or "tile (2, 0) on rank 1 (slot 5, worker 1)".

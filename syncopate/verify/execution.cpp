@@ -29,8 +29,8 @@ struct Agent {
   int launch = 0;
   int position = 0;      ///< transfer in the queue; step of the worker; caller: 0 before the start, 1 before completion
   std::size_t wait = 0;  ///< next wait of the current step
-  bool adding = false;   ///< of a worker: has computed its tile, and comes to the waits before it adds
-  bool queued = false;   ///< in the list of agents to run
+  std::size_t passed = 0;  ///< of a worker: how many of its slot's lists of waits: before the tile, of its steps
+  bool queued = false;     ///< in the list of agents to run
 };
 
 class Machine {
@@ -115,9 +115,11 @@ class Machine {
     switch (agent.kind) {
       case Agent::Kind::queue:
         return index_.transfer(event_of(agent).number).waits;
-      case Agent::Kind::worker:
-        return agent.adding ? index_.slot(agent.rank, slot_of(agent)).sum_waits
-                            : index_.slot(agent.rank, slot_of(agent)).waits;
+      case Agent::Kind::worker: {
+        const Slot& slot = index_.slot(agent.rank, slot_of(agent));
+        if (agent.passed == 0) return slot.waits;
+        return agent.passed <= slot.steps.size() ? slot.steps[agent.passed - 1].waits : slot.sum_waits;
+      }
       case Agent::Kind::caller:
         return agent.position == 0 ? kNone : index_.program(agent.rank).completion_waits;
     }
@@ -163,15 +165,15 @@ class Machine {
     const int length = length_of(agent);
     while (agent.position < length) {
       if (!pass_waits(number)) return;
-      if (agent.kind == Agent::Kind::worker && !agent.adding) {
-        agent.adding = true;
+      if (agent.kind == Agent::Kind::worker && agent.passed <= index_.slot(agent.rank, slot_of(agent)).steps.size()) {
+        ++agent.passed;
         continue;
       }
       ++steps_taken_;
       const Event event = event_of(agent);
       const bool is_slot = event.kind == Event::Kind::slot;
-      if (!is_slot || index_.has_sums()) steps_.push_back({agent.launch, event});
-      agent.adding = false;
+      if (!is_slot || index_.slots_raise()) steps_.push_back({agent.launch, event});
+      agent.passed = 0;
       ++agent.position;
       raise(is_slot ? index_.slot(event.rank, event.number).signals : index_.transfer(event.number).signals);
     }
@@ -236,6 +238,14 @@ class Machine {
     return first + queues + event.number % index_.plan().workers;
   }
 
+  /// Where in its slot a worker waits, if not before all of it.
+  std::string point_in_slot(const Agent& agent) const {
+    if (agent.kind != Agent::Kind::worker || agent.passed == 0) return "";
+    const Slot& slot = index_.slot(agent.rank, slot_of(agent));
+    if (agent.passed > slot.steps.size()) return ", before it adds,";
+    return fmt::format(", before it {},", describe_step(index_.plan(), slot, agent.passed - 1));
+  }
+
   /// Follows what blocks what until an agent comes again, or until a raise that nobody will make.
   std::string describe_deadlock(int rank) const {
     std::vector<int> seen;
@@ -256,7 +266,7 @@ class Machine {
       const Signal& signal = index_.signal(wait.signal);
       const std::string waits =
           fmt::format("{} waits in launch {}{} for '{}' to reach {}", name_of_step(blocked), blocked.launch + 1,
-                      blocked.adding ? ", before it adds," : "", signal.name, expected(blocked, wait));
+                      point_in_slot(blocked), signal.name, expected(blocked, wait));
       const int raiser = raiser_for(blocked, wait);
       if (raiser < 0) {
         lines.push_back(fmt::format("{}; it is at {} and nobody is left to raise it", waits,

@@ -56,9 +56,11 @@ template <typename Argument>
 using Shown = decltype(show(std::declval<const Argument&>()));
 
 bool takes_part_in_sums(const Slot& slot) {
-  return slot.kept.dimensions() > 0 || !slot.sum_waits.empty() || !slot.addends.empty() || slot.own_place != 0 ||
-         !slot.signals.empty();
+  return slot.kept.dimensions() > 0 || !slot.sum_waits.empty() || !slot.addends.empty() || slot.own_place != 0;
 }
+
+/// Far from the limits of 64 bits, so that regions may be moved by it.
+constexpr std::int64_t kFarthest = std::int64_t{1} << 60;
 
 class FormCheck {
  public:
@@ -94,11 +96,80 @@ class FormCheck {
   bool buffers() {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (!shape_is_good(buffer) || !held_is_good(buffer)) return false;
+      if (!shape_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer)) return false;
       if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
-      if (buffer.staging_for != -1 && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
+      if (buffer.role == BufferRole::staging && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
+      leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result;
+    }
+    std::set<int> exchanged;
+    for (const Buffer& buffer : plan_.buffers) {
+      const bool callers = buffer.role == BufferRole::source || buffer.role == BufferRole::result;
+      if (callers && (!exchange_is_good(buffer) ||
+                      !require(exchanged.insert(buffer.partner).second, "two buffers are on the caller's side of {}",
+                               plan_.buffer(buffer.partner).name)))
+        return false;
     }
     return staging_ < 0 || staging_is_good(plan_.buffer(staging_));
+  }
+
+  /// The box of a tensor of these extents that a buffer is to show on a rank.
+  Region shown_by(const Buffer& buffer, const Shape& tensor, int rank) const {
+    const Placement& placement = buffer.role == BufferRole::source   ? buffer.before
+                                 : buffer.role == BufferRole::result ? buffer.after
+                                                                     : buffer.inside;
+    return placed_region(placement, tensor, plan_.ranks, rank);
+  }
+
+  bool window_is_good(const Buffer& buffer) {
+    const bool needs_one = buffer.role == BufferRole::source || buffer.role == BufferRole::result;
+    if (buffer.window.empty()) return require(!needs_one, "nothing says what buffer {} shows", buffer.name);
+    if (!require(buffer.role != BufferRole::staging && !buffer.is_reduced(),
+                 "buffer {} is to show a part of a tensor and takes part in sums", buffer.name) ||
+        !require(buffer.window.size() == static_cast<std::size_t>(plan_.ranks),
+                 "buffer {} says what it shows on {} ranks; the plan is for {}", buffer.name, buffer.window.size(),
+                 plan_.ranks))
+      return false;
+    for (int rank = 0; rank < plan_.ranks; ++rank) {
+      const Region& window = buffer.window[static_cast<std::size_t>(rank)];
+      const auto fits = [&] {
+        if (static_cast<std::size_t>(window.dimensions()) != buffer.shape.size()) return false;
+        for (int d = 0; d < window.dimensions(); ++d) {
+          const std::int64_t extent = buffer.shape[static_cast<std::size_t>(d)];
+          if (window[d].begin < 0 || window[d].end < window[d].begin || window[d].end > kFarthest) return false;
+          if (needs_one ? window[d].size() > extent : window[d].size() != extent) return false;
+        }
+        return true;
+      };
+      if (!require(
+              fits(), "buffer {}, of shape {}, cannot show {} of its tensor on rank {}", buffer.name,
+              [&] { return to_string(buffer.shape); }, window, rank))
+        return false;
+    }
+    return true;
+  }
+
+  /// Of a source or a result: it and its partner show the parts of one tensor that their placements say.
+  bool exchange_is_good(const Buffer& caller) {
+    if (!require(in_range(caller.partner, plan_.buffers) && plan_.buffer(caller.partner).role == BufferRole::kernel,
+                 "buffer {} is for buffer number {}, which is none of the kernel's", caller.name, caller.partner))
+      return false;
+    const Buffer& kernel = plan_.buffer(caller.partner);
+    if (!require(!kernel.window.empty() && kernel.dtype == caller.dtype && kernel.shape.size() == caller.shape.size(),
+                 "buffers {} and {} cannot be of one tensor", caller.name, kernel.name) ||
+        !holds_nothing(kernel) || (caller.role == BufferRole::result && !holds_nothing(caller)))
+      return false;
+    Shape tensor(caller.shape.size(), 0);
+    for (const Region& window : kernel.window)
+      for (std::size_t d = 0; d < tensor.size(); ++d) tensor[d] = std::max(tensor[d], window[static_cast<int>(d)].end);
+    for (const Buffer* buffer : {&caller, &kernel})
+      for (int rank = 0; rank < plan_.ranks; ++rank) {
+        const Region placed = shown_by(*buffer, tensor, rank);
+        const Region& window = buffer->window[static_cast<std::size_t>(rank)];
+        if (!require(window == placed || (window.empty() && placed.empty()),
+                     "buffer {} shows {} on rank {}, but its placement says {}", buffer->name, window, rank, placed))
+          return false;
+      }
+    return true;
   }
 
   bool is_the_only(int& known, int buffer, std::string_view kind) {
@@ -108,9 +179,9 @@ class FormCheck {
   }
 
   bool staging_is_good(const Buffer& staging) {
-    return require(reduced_ >= 0 && staging.staging_for == reduced_,
+    return require(reduced_ >= 0 && staging.partner == reduced_,
                    "buffer {} is to receive summands of buffer number {}, which is not reduced", staging.name,
-                   staging.staging_for) &&
+                   staging.partner) &&
            require(staging.dtype == plan_.buffer(reduced_).dtype,
                    "buffer {} has {} elements and receives summands of {}, which has {}", staging.name,
                    name_of(staging.dtype), plan_.buffer(reduced_).name, name_of(plan_.buffer(reduced_).dtype)) &&
@@ -154,7 +225,8 @@ class FormCheck {
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       const Region& held = buffer.held[static_cast<std::size_t>(rank)];
       if (!region_is_good(buffer, held, [&] { return fmt::format("what rank {} holds", rank); })) return false;
-      const Region placed = placed_region(buffer.before, buffer.shape, plan_.ranks, rank);
+      const Region placed = buffer.window.empty() ? placed_region(buffer.before, buffer.shape, plan_.ranks, rank)
+                                                  : in_buffer(buffer, rank, shown_region(buffer, rank));
       if (!require(held.empty() || held == placed, "rank {} holds {}{} before the operator, but its placement says {}",
                    rank, buffer.name, held, placed))
         return false;
@@ -212,6 +284,29 @@ class FormCheck {
                 plan_.kernel.extents[a]);
       require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
       if (!accesses_are_good(tile, tile.reads) || !accesses_are_good(tile, tile.writes)) return false;
+      if (!pieces_are_good(tile)) return false;
+    }
+    return true;
+  }
+
+  /// The pieces of a loop follow each other without a gap, from its first iteration.
+  bool pieces_are_good(const Tile& tile) {
+    const auto name = [&] { return describe(tile); };
+    int loop = -1;
+    std::int64_t end = 0;
+    for (const LoopPiece& piece : tile.pieces) {
+      if (!require(in_range(piece.loop, plan_.kernel.streamed_loops) && piece.loop >= loop,
+                   "{} has a piece of loop number {} of {} behind one of loop number {}", name, piece.loop,
+                   plan_.kernel.streamed_loops.size(), loop))
+        return false;
+      if (piece.loop != loop) end = 0;
+      if (!require(piece.begin == end && piece.end > piece.begin,
+                   "{}: a piece of loop {} holds iterations {} to {}, and the one before it ends at {}", name,
+                   plan_.kernel.streamed_loops[static_cast<std::size_t>(piece.loop)], piece.begin, piece.end, end))
+        return false;
+      loop = piece.loop;
+      end = piece.end;
+      if (!accesses_are_good(tile, piece.reads)) return false;
     }
     return true;
   }
@@ -221,8 +316,8 @@ class FormCheck {
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
       return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", name, access.buffer,
                      plan_.buffers.size()) &&
-             require(access.buffer != staging_, "{} uses {}, which is for summands on their way", name,
-                     plan_.buffer(access.buffer).name) &&
+             require(plan_.buffer(access.buffer).role == BufferRole::kernel,
+                     "{} uses {}, which is none of the kernel's", name, plan_.buffer(access.buffer).name) &&
              region_is_good(plan_.buffer(access.buffer), access.region, name);
     });
   }
@@ -317,25 +412,53 @@ class FormCheck {
             transfer.destination.rank, rank);
     if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
       return check_summands(rank, transfer, name);
-    if (!require(transfer.source.buffer == transfer.destination.buffer, "{} goes from buffer {} to buffer {}", name,
-                 buffer.name, plan_.buffer(transfer.destination.buffer).name) ||
-        !require(transfer.source.buffer != staging_ && transfer.source.buffer != reduced_,
+    if (transfer.source.buffer != transfer.destination.buffer) return check_exchange(rank, transfer, name);
+    if (!require(transfer.source.buffer != staging_ &&
+                     (transfer.source.buffer != reduced_ || buffer.after.kind == Placement::Kind::replicate),
                  "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name, buffer.name))
       return;
     require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name, buffer.name);
-    require(transfer.source.region == transfer.destination.region,
-            "{} moves {}{} to {}: the elements of a tensor keep their places", name, buffer.name,
-            transfer.source.region, transfer.destination.region);
-    most_runs_ = std::max(most_runs_, runs_of(transfer.destination.region, buffer.shape));
+    keeps_places(transfer, name);
   }
 
-  /// From the reduced buffer to the staging buffer. The end that is not on the queue's rank is reached as a peer's.
+  /// From a source to the kernel's buffer, or from the kernel's to a result.
   template <typename Owner>
-  void check_summands(int rank, const Transfer& transfer, Owner&& name) {
+  void check_exchange(int rank, const Transfer& transfer, Owner&& name) {
+    const Buffer& source = plan_.buffer(transfer.source.buffer);
+    const Buffer& destination = plan_.buffer(transfer.destination.buffer);
+    const bool goes_in = source.role == BufferRole::source && source.partner == transfer.destination.buffer;
+    const bool goes_out = destination.role == BufferRole::result && destination.partner == transfer.source.buffer;
+    if (!require(goes_in || goes_out, "{} goes from buffer {} to buffer {}", name, source.name, destination.name))
+      return;
+    reaches(rank, transfer, name);
+    keeps_places(transfer, name);
+  }
+
+  template <typename Owner>
+  void keeps_places(const Transfer& transfer, Owner&& name) {
+    const Buffer& source = plan_.buffer(transfer.source.buffer);
+    const Buffer& destination = plan_.buffer(transfer.destination.buffer);
+    require(in_tensor(source, transfer.source.rank, transfer.source.region) ==
+                in_tensor(destination, transfer.destination.rank, transfer.destination.region),
+            "{} moves {}{} to {}: the elements of a tensor keep their places", name, source.name,
+            transfer.source.region, transfer.destination.region);
+    most_runs_ = std::max({most_runs_, runs_of(transfer.source.region, source.shape),
+                           runs_of(transfer.destination.region, destination.shape)});
+  }
+
+  /// The end that is not on the queue's rank is reached as a peer's.
+  template <typename Owner>
+  void reaches(int rank, const Transfer& transfer, Owner&& name) {
     for (const View* view : {&transfer.source, &transfer.destination})
       require(view->rank == rank || plan_.buffer(view->buffer).symmetric,
               "{} reaches for {} of rank {}, which is local: peers cannot reach it", name,
               plan_.buffer(view->buffer).name, view->rank);
+  }
+
+  /// From the reduced buffer to the staging buffer.
+  template <typename Owner>
+  void check_summands(int rank, const Transfer& transfer, Owner&& name) {
+    reaches(rank, transfer, name);
     require(equal_extents(transfer.source.region, transfer.destination.region),
             "{} moves {} to {}, a box of another size", name, transfer.source.region, transfer.destination.region);
     most_runs_ = std::max({most_runs_, runs_of(transfer.source.region, plan_.buffer(reduced_).shape),
@@ -361,6 +484,7 @@ class FormCheck {
   void check_slots(int rank, const std::vector<Slot>& slots) {
     std::vector<int> times(plan_.tiles.size(), 0);
     std::vector<int> cut(plan_.tiles.size(), 0);
+    std::vector<const Slot*> first(plan_.tiles.size(), nullptr);
     for (std::size_t s = 0; s < slots.size(); ++s) {
       const Slot& slot = slots[s];
       const auto name = [&] { return fmt::format("slot {} of rank {}", s, rank); };
@@ -369,9 +493,15 @@ class FormCheck {
         check_sums(rank, slot, name);
       else
         require(!takes_part_in_sums(slot), "{} takes part in a sum, and nothing is reduced", name);
+      check_raises(slot.signals, name);
+      require(leaves_ || slot.signals.empty(), "{} raises signals, and no output leaves its rank", name);
       if (!require(in_range(slot.tile, plan_.tiles), "{} is for tile number {} of {}", name, slot.tile,
                    plan_.tiles.size()))
         continue;
+      check_steps(rank, slot, name);
+      const Slot*& other = first[static_cast<std::size_t>(slot.tile)];
+      if (other == nullptr) other = &slot;
+      require(walk_alike(*other, slot), "{} walks the pieces of its tile in another order than an earlier slot", name);
       ++times[static_cast<std::size_t>(slot.tile)];
       if (slot.kept.dimensions() > 0) ++cut[static_cast<std::size_t>(slot.tile)];
     }
@@ -382,11 +512,36 @@ class FormCheck {
           [&] { return describe(plan_.tiles[t]); }, times[t]);
   }
 
+  static bool walk_alike(const Slot& a, const Slot& b) {
+    return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                      [](const LoopStep& one, const LoopStep& other) { return one.piece == other.piece; });
+  }
+
+  /// Every piece once, those of earlier loops before those of later ones.
+  template <typename Owner>
+  void check_steps(int rank, const Slot& slot, Owner&& name) {
+    const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(slot.tile)].pieces;
+    std::vector<bool> walked(pieces.size(), false);
+    int loop = 0;
+    for (const LoopStep& step : slot.steps) {
+      check_waits(rank, step.waits, name);
+      if (!require(in_range(step.piece, pieces), "{} walks piece number {} of {}", name, step.piece, pieces.size()))
+        return;
+      const auto piece = static_cast<std::size_t>(step.piece);
+      if (!require(!walked[piece], "{} walks piece number {} twice", name, step.piece)) return;
+      walked[piece] = true;
+      require(pieces[piece].loop >= loop, "{} walks a piece of loop number {} behind one of loop number {}", name,
+              pieces[piece].loop, loop);
+      loop = pieces[piece].loop;
+    }
+    require(slot.steps.size() == pieces.size(), "{} walks {} of the {} pieces of its tile", name, slot.steps.size(),
+            pieces.size());
+  }
+
   template <typename Owner>
   void check_sums(int rank, const Slot& slot, Owner&& name) {
     const Buffer& reduced = plan_.buffer(reduced_);
     check_waits(rank, slot.sum_waits, name);
-    check_raises(slot.signals, name);
     if (slot.kept.dimensions() > 0) box_is_good(reduced, slot.kept, name);
     require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
             "{} adds its own value at place {} of {} addends", name, slot.own_place, slot.addends.size());
@@ -437,11 +592,13 @@ class FormCheck {
   Claim claim_{
       "form",
       "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
-      "buffer, or of the reduced buffer to its staging buffer, from or to the rank of their queue, every rank "
-      "has every tile once, or cut, every sum has an order that names each rank once, every signal has a place "
+      "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to its staging "
+      "buffer, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks each piece "
+      "of its tile once, every sum has an order that names each rank once, every signal has a place "
       "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;
   int staging_ = -1;
+  bool leaves_ = false;  ///< outputs leave tile by tile
   std::int64_t transfers_ = 0;
   std::int64_t waits_ = 0;
   std::int64_t most_runs_ = 0;

@@ -38,12 +38,12 @@ std::string raises_of(const PlanIndex& index, const Event& event) {
 class ReadCheck {
  public:
   ReadCheck(const PlanIndex& index, const Order& order, const Summands* summands)
-      : index_(index), order_(order), plan_(index.plan()), summands_(summands) {}
+      : index_(index), order_(order), plan_(index.plan()), summands_(summands), stores_(index) {}
 
   Theorem run() {
     for (int t = 0; t < index_.transfers(); ++t) {
       check_transfer(t);
-      if (summands_ != nullptr && index_.transfer(t).source.buffer == index_.reduced()) check_stored(t);
+      if (stores_.leaves(index_.transfer(t).source.buffer)) check_stored(t);
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_tiles(rank);
@@ -61,6 +61,8 @@ class ReadCheck {
   void check_transfer(int t) {
     const View& view = index_.transfer(t).source;
     const Moment reads{transfer_event(index_, t), 1};
+    // In the reduced buffer a sum may also arrive after a summand has been sent: that is a matter of overwriting.
+    if (view.buffer == index_.reduced()) return;
     for (const Source& source : sources_of(index_, view.rank, view.buffer, view.region)) {
       ++transfer_parts_;
       const Event filled = filling_event(index_, view.rank, source);
@@ -75,10 +77,10 @@ class ReadCheck {
     }
   }
 
-  /// What a transfer sends of the reduced buffer has been stored.
+  /// What a transfer sends of what tiles make has been stored.
   void check_stored(int t) {
     const View& view = index_.transfer(t).source;
-    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+    stores_.of(view.rank, view.buffer).for_each_in(view.region, [&](int slot, const Region& part) {
       ++transfer_parts_;
       const Event stored{Event::Kind::slot, view.rank, slot};
       claim_.check(order_.before({stored, 1}, {transfer_event(index_, t), 1}), [&] {
@@ -115,7 +117,7 @@ class ReadCheck {
             describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
             describe_region(plan_, index_.staging(), arrival.part),
             describe_region(plan_, index_.reduced(), Summands::added_to(reading, arrival.part)), rank,
-            describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), true)),
+            describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), 0, true)),
             describe_event(index_, moved), raises_of(index_, moved));
       });
     }
@@ -124,41 +126,55 @@ class ReadCheck {
   void check_tiles(int rank) {
     std::vector<std::vector<Source>> sources;
     for (const TileAccess& read : index_.reads()) sources.push_back(sources_of(index_, rank, read.buffer, read.region));
-    const auto at_reads = [&](int slot, const Order::Clock& clock) {
-      for (const int read : index_.reads_of(index_.slot(rank, slot).tile))
+    const auto check = [&](const std::vector<int>& reads, int slot, std::size_t steps, const Order::Clock& clock) {
+      for (const int read : reads)
         for (const Source& source : sources[static_cast<std::size_t>(read)])
-          check_tile(rank, static_cast<std::size_t>(slot), index_.reads()[static_cast<std::size_t>(read)], source,
-                     clock);
+          check_tile(rank, static_cast<std::size_t>(slot), steps, index_.reads()[static_cast<std::size_t>(read)],
+                     source, clock);
+    };
+    const auto at_reads = [&](int slot, const Order::Clock& clock) {
+      check(index_.reads_of(index_.slot(rank, slot).tile), slot, 0, clock);
+    };
+    const auto at_step = [&](int number, std::size_t step, const Order::Clock& clock) {
+      const Slot& slot = index_.slot(rank, number);
+      check(index_.reads_of_piece(slot.tile, slot.steps[step].piece), number, step + 1, clock);
     };
     for (int worker = 0; worker < index_.workers_of(rank); ++worker)
-      order_.walk_worker(rank, worker, 1, at_reads, [](int, const Order::Clock&) {});
+      order_.walk_worker(rank, worker, 1, at_reads, at_step, [](int, const Order::Clock&) {});
   }
 
-  void check_tile(int rank, std::size_t slot, const TileAccess& read, const Source& source, const Order::Clock& clock) {
+  /// What a tile reads once it has come to `steps` of its steps.
+  void check_tile(int rank, std::size_t slot, std::size_t steps, const TileAccess& read, const Source& source,
+                  const Order::Clock& clock) {
     ++tile_parts_;
     const Event filled = filling_event(index_, rank, source);
     claim_.check(order_.known(clock, {filled, 1}), [&] {
       const auto number = static_cast<int>(slot);
       return fmt::format(
           "{} on rank {} ({}) may read {} before it is there. Order of events: 1. rank {} starts the launch; 2. the "
-          "worker, which has waited for {}, runs the tile, which reads {}; 3. only then comes {}, which brings {} and "
-          "{}",
+          "worker, which has waited for {}, {}, which reads {}; 3. only then comes {}, which brings {} and {}",
           describe_tile(plan_, index_.program(rank).slots[slot].tile), rank, describe_slot(plan_, number),
           describe_region(plan_, read.buffer, source.region), rank,
-          describe_waits(plan_, waits_until(rank, slot, false)), describe_region(plan_, read.buffer, read.region),
-          describe_event(index_, filled), describe_region(plan_, read.buffer, source.region),
-          raises_of(index_, filled));
+          describe_waits(plan_, waits_until(rank, slot, steps, false)),
+          steps == 0 ? "runs the tile" : describe_step(plan_, index_.slot(rank, number), steps - 1),
+          describe_region(plan_, read.buffer, read.region), describe_event(index_, filled),
+          describe_region(plan_, read.buffer, source.region), raises_of(index_, filled));
     });
   }
 
-  /// All that the worker of `slot` has waited for, up to and including the slot, until it reads or until it adds.
-  std::vector<Wait> waits_until(int rank, std::size_t slot, bool adds) const {
+  /// All that the worker of `slot` has waited for, up to and including the slot, until it has come to so many of its
+  /// steps, or until it adds.
+  std::vector<Wait> waits_until(int rank, std::size_t slot, std::size_t steps, bool adds) const {
     const std::vector<Slot>& slots = index_.program(rank).slots;
     const auto workers = static_cast<std::size_t>(plan_.workers);
     std::vector<Wait> waits;
     for (std::size_t s = slot % workers; s <= slot; s += workers) {
-      waits.insert(waits.end(), slots[s].waits.begin(), slots[s].waits.end());
-      if (s < slot || adds) waits.insert(waits.end(), slots[s].sum_waits.begin(), slots[s].sum_waits.end());
+      std::size_t lists = s < slot || adds ? slots[s].steps.size() + 2 : steps + 1;
+      for_each_waits_of(slots[s], [&](const std::vector<Wait>& list) {
+        if (lists == 0) return;
+        --lists;
+        waits.insert(waits.end(), list.begin(), list.end());
+      });
     }
     return waits;
   }
@@ -167,6 +183,7 @@ class ReadCheck {
   const Order& order_;
   const Plan& plan_;
   const Summands* summands_;
+  const Stores stores_;
   std::int64_t tile_parts_ = 0;
   std::int64_t transfer_parts_ = 0;
   std::int64_t added_ = 0;
@@ -186,6 +203,8 @@ class OverwriteCheck {
     for (int t = 0; t < index_.transfers(); ++t) {
       check_tiles_read_before(t);
       check_transfers_read_before(t);
+      check_output_taken(t);
+      if (summands_ != nullptr && index_.transfer(t).destination.buffer == index_.reduced()) check_distribution(t);
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_completion(rank);
@@ -200,34 +219,49 @@ class OverwriteCheck {
   }
 
  private:
-  /// The destination of t in launch e + 1 against the tiles that read it in launch e.
+  /// The destination of t in launch e + 1 against the tiles that read it in launch e. Mostly the whole launch is known
+  /// to be over there; where what a rank has sent implies that its tiles are done, that is enough.
   void check_tiles_read_before(int t) {
     const View& view = index_.transfer(t).destination;
     const auto& reads = index_.reads();
-    const auto overlaps = [&](const TileAccess& read) {
-      return read.buffer == view.buffer && read.region.overlaps(view.region);
-    };
-    const auto read = std::find_if(reads.begin(), reads.end(), overlaps);
-    if (read == reads.end()) return;
+    const Moment writes{transfer_event(index_, t), 1};
+    bool is_read = false;
+    int reading = -1;  // the last slot that may still read is the likeliest victim
+    int number = -1;
+    const bool is_over = order_.before({{Event::Kind::completion, view.rank, 0}, 0}, writes);
+    for (int r = 0; r < static_cast<int>(reads.size()); ++r) {
+      const TileAccess& read = reads[static_cast<std::size_t>(r)];
+      if (read.buffer != view.buffer || !read.region.overlaps(view.region)) continue;
+      is_read = true;
+      if (is_over) break;
+      const int slot = last_reading(view.rank, r, writes);
+      if (slot <= reading) continue;
+      reading = slot;
+      number = r;
+    }
+    if (!is_read) return;
     ++readers_;
-    const Event completion{Event::Kind::completion, view.rank, 0};
-    claim_.check(order_.before({completion, 0}, {transfer_event(index_, t), 1}), [&] {
-      const auto& slots = index_.program(view.rank).slots;
-      const int number = static_cast<int>(read - reads.begin());
-      std::size_t slot = slots.size() - 1;  // the last reader is the likeliest victim
-      const auto reads_it = [&](int tile) {
-        const std::vector<int>& ids = index_.reads_of(tile);
-        return std::find(ids.begin(), ids.end(), number) != ids.end();
-      };
-      while (!reads_it(slots[slot].tile)) --slot;
+    claim_.check(reading < 0, [&] {
+      const TileAccess& read = reads[static_cast<std::size_t>(number)];
+      const Slot& slot = index_.slot(view.rank, reading);
       return fmt::format(
           "{} may overwrite {} while rank {} still reads it. Order of events: 1. {} on rank {} ({}) begins in launch "
           "e; "
           "2. the transfer, which has waited for {}, writes its data of launch e + 1; 3. the tile reads {}",
-          describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(read->region, view.region)),
-          view.rank, describe_tile(plan_, slots[slot].tile), view.rank, describe_slot(plan_, static_cast<int>(slot)),
-          describe_waits(plan_, waits_until(t)), describe_region(plan_, view.buffer, read->region));
+          describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(read.region, view.region)),
+          view.rank, describe_tile(plan_, slot.tile), view.rank, describe_slot(plan_, reading),
+          describe_waits(plan_, waits_until(t)), describe_region(plan_, view.buffer, read.region));
     });
+  }
+
+  /// The last slot of a rank whose tile has this read and is not known to end, in launch e, before a moment; or -1.
+  /// Where slots raise nothing, all that is ever known of one is that its launch is over.
+  int last_reading(int rank, int read, const Moment& moment) const {
+    for (auto slot = static_cast<int>(index_.program(rank).slots.size()) - 1; slot >= 0; --slot)
+      if (index_.is_read_by(read, index_.slot(rank, slot).tile) &&
+          !(index_.slots_raise() && order_.before({{Event::Kind::slot, rank, slot}, 0}, moment)))
+        return slot;
+    return -1;
   }
 
   /// The destination of t in launch e + 1 against the transfers that send from there in launch e.
@@ -241,6 +275,52 @@ class OverwriteCheck {
         return fmt::format(
             "{} may overwrite {} while {} still sends it. Order of events: 1. the latter begins in launch e; 2. the "
             "former, which has waited for {}, writes its data of launch e + 1; 3. the latter reads it",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(source.region, view.region)),
+            describe_transfer(index_, reader), describe_waits(plan_, waits_until(t)));
+      });
+    }
+  }
+
+  /// The destination of t in launch e + 1 against the caller, who takes the output of launch e until it starts again.
+  void check_output_taken(int t) {
+    const View& view = index_.transfer(t).destination;
+    if (view.buffer != index_.reduced() && plan_.buffer(view.buffer).role != BufferRole::result) return;
+    ++readers_;
+    const Event start{Event::Kind::start, view.rank, 0};
+    claim_.check(order_.before({start, 1}, {transfer_event(index_, t), 1}), [&] {
+      return fmt::format(
+          "{} may overwrite {} while the caller of rank {} still takes it. Order of events: 1. rank {} completes "
+          "launch e, and its caller begins to take the output; 2. the transfer, which has waited for {}, writes its "
+          "data of launch e + 1; 3. the caller reads it",
+          describe_transfer(index_, t), describe_region(plan_, view.buffer, view.region), view.rank, view.rank,
+          describe_waits(plan_, waits_until(t)));
+    });
+  }
+
+  /// Of a transfer that puts a sum in the place of summands: they have been stored there, and everyone who sends from
+  /// there has either done so or waits for the sum.
+  void check_distribution(int t) {
+    const View& view = index_.transfer(t).destination;
+    const Event event = transfer_event(index_, t);
+    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+      const Event stored{Event::Kind::slot, view.rank, slot};
+      claim_.check(order_.before({stored, 1}, {event, 1}), [&] {
+        return fmt::format(
+            "{} may put its sum into {} before {} stores there. Order of events: 1. it has waited for {}; 2. it writes "
+            "the sum; 3. only then the tile stores its summand, and the sum is lost",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, part), describe_event(index_, stored),
+            describe_waits(plan_, waits_until(t)));
+      });
+    });
+    for (const int reader : index_.from(view.rank)) {
+      const View& source = index_.transfer(reader).source;
+      if (reader == t || source.buffer != view.buffer || !source.region.overlaps(view.region)) continue;
+      ++readers_;
+      const Event reading = transfer_event(index_, reader);
+      claim_.check(order_.before({reading, 1}, {event, 1}) || order_.before({event, 1}, {reading, 1}), [&] {
+        return fmt::format(
+            "{} may put its sum into {} while {} sends from there, or before, or after. Order of events: 1. the latter "
+            "begins; 2. the former, which has waited for {}, writes the sum; 3. the latter reads a part of it",
             describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(source.region, view.region)),
             describe_transfer(index_, reader), describe_waits(plan_, waits_until(t)));
       });

@@ -29,10 +29,11 @@ Order::Order(const PlanIndex& index, std::span<const Step> steps)
     std::set<std::pair<int, std::int64_t>> seen;
     std::vector<Wait>& waits = waits_of_slots_.emplace_back();
     for (const Slot& slot : index.program(rank).slots)
-      for (const std::vector<Wait>* list : {&slot.waits, &slot.sum_waits})
-        for (const Wait& wait : *list)
+      for_each_waits_of(slot, [&](const std::vector<Wait>& list) {
+        for (const Wait& wait : list)
           if (seen.insert({wait.signal, wait.threshold}).second) waits.push_back(wait);
-    if (index.has_sums()) slots += index.program(rank).slots.size();
+      });
+    if (index.slots_raise()) slots += index.program(rank).slots.size();
   }
   check_internal(steps.size() == (events_ + slots) * kLaunches, "an order needs a whole execution");
   find_levels();
@@ -162,7 +163,7 @@ Order::Clock Order::without_waits(const Moment& moment) const {
 }
 
 void Order::know_own_slots(Clock& clock, int rank, int launch) const {
-  if (!index_.has_sums()) return;
+  if (!index_.slots_raise()) return;
   for (int worker = 0; worker < index_.workers_of(rank); ++worker) {
     const int agent = index_.worker_agent(rank, worker);
     clock[static_cast<std::size_t>(agent)] = (launch + 1) * index_.length_of(agent);
@@ -170,7 +171,7 @@ void Order::know_own_slots(Clock& clock, int rank, int launch) const {
 }
 
 void Order::end_slot(Clock& clock, const Moment& moment) const {
-  if (index_.has_sums()) clock[static_cast<std::size_t>(index_.agent_of(moment.event))] = number(moment);
+  if (index_.slots_raise()) clock[static_cast<std::size_t>(index_.agent_of(moment.event))] = number(moment);
 }
 
 void Order::take(const Moment& moment) {
@@ -202,8 +203,9 @@ void Order::take_slot(const Moment& moment) {
     clock.assign(start.begin(), start.end());
   }
   const Slot& slot = index_.slot(moment.event.rank, moment.event.number);
-  for (const Wait& wait : slot.waits) learn(clock, wait, moment.launch);
-  for (const Wait& wait : slot.sum_waits) learn(clock, wait, moment.launch);
+  for_each_waits_of(slot, [&](const std::vector<Wait>& waits) {
+    for (const Wait& wait : waits) learn(clock, wait, moment.launch);
+  });
   end_slot(clock, moment);
   note_raises(slot.signals, clock, moment.launch);
   if (index_.position_of(moment.event) + 1 == index_.length_of(index_.agent_of(moment.event))) clock = Clock();
@@ -227,7 +229,7 @@ void Order::note_raises(const std::vector<int>& signals, std::span<const std::in
 Order::Clock Order::clock_at_raise(int rank, int slot, int launch) const {
   Clock found;
   walk_worker(
-      rank, slot % index_.plan().workers, launch, [](int, const Clock&) {},
+      rank, slot % index_.plan().workers, launch, [](int, const Clock&) {}, [](int, std::size_t, const Clock&) {},
       [&](int at, const Clock& clock) {
         if (at == slot) found = clock;
       });
@@ -278,10 +280,10 @@ Order::WaitCount Order::count_waits() const {
       const std::vector<Slot>& slots = index_.program(rank).slots;
       for (auto s = static_cast<std::size_t>(worker); s < slots.size();
            s += static_cast<std::size_t>(index_.plan().workers)) {
-        for (const std::vector<Wait>* list : {&slots[s].waits, &slots[s].sum_waits}) {
-          add(*list, clock);
-          for (const Wait& wait : *list) learn(clock, wait, 1);
-        }
+        for_each_waits_of(slots[s], [&](const std::vector<Wait>& list) {
+          add(list, clock);
+          for (const Wait& wait : list) learn(clock, wait, 1);
+        });
         end_slot(clock, {{Event::Kind::slot, rank, static_cast<int>(s)}, 1});
       }
     }

@@ -48,10 +48,11 @@ class Order {
   void learn(Clock& clock, const Moment& moment) const;
   void learn(Clock& clock, const Wait& wait, int launch) const;
 
-  /// Calls `at_reads(slot, clock)` with what a worker knows when its tile reads, and `at_sums(slot, clock)` with what
-  /// it knows when it adds and stores, for the slots of a worker in their order.
-  template <typename AtReads, typename AtSums>
-  void walk_worker(int rank, int worker, int launch, AtReads&& at_reads, AtSums&& at_sums) const;
+  /// Calls `at_reads(slot, clock)` with what a worker knows when its tile reads, `at_step(slot, step, clock)` with what
+  /// it knows when it comes to a piece of a streamed loop, and `at_sums(slot, clock)` with what it knows when it adds
+  /// and stores, for the slots of a worker in their order.
+  template <typename AtReads, typename AtStep, typename AtSums>
+  void walk_worker(int rank, int worker, int launch, AtReads&& at_reads, AtStep&& at_step, AtSums&& at_sums) const;
   /// What the worker of a slot knows when it raises the slot's signals.
   Clock clock_at_raise(int rank, int slot, int launch) const;
 
@@ -98,8 +99,9 @@ class Order {
   std::vector<Clock> worker_clocks_;               ///< [agent]; only while the order is made
 };
 
-template <typename AtReads, typename AtSums>
-void Order::walk_worker(int rank, int worker, int launch, AtReads&& at_reads, AtSums&& at_sums) const {
+template <typename AtReads, typename AtStep, typename AtSums>
+void Order::walk_worker(int rank, int worker, int launch, AtReads&& at_reads, AtStep&& at_step,
+                        AtSums&& at_sums) const {
   const std::vector<Slot>& slots = index_.program(rank).slots;
   const auto start = clock_of({{Event::Kind::start, rank, 0}, launch});
   Clock clock(start.begin(), start.end());
@@ -108,6 +110,10 @@ void Order::walk_worker(int rank, int worker, int launch, AtReads&& at_reads, At
     const int slot = static_cast<int>(s);
     for (const Wait& wait : slots[s].waits) learn(clock, wait, launch);
     at_reads(slot, std::as_const(clock));
+    for (std::size_t step = 0; step < slots[s].steps.size(); ++step) {
+      for (const Wait& wait : slots[s].steps[step].waits) learn(clock, wait, launch);
+      at_step(slot, step, std::as_const(clock));
+    }
     for (const Wait& wait : slots[s].sum_waits) learn(clock, wait, launch);
     at_sums(slot, std::as_const(clock));
     end_slot(clock, {{Event::Kind::slot, rank, slot}, launch});

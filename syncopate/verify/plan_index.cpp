@@ -6,9 +6,12 @@
 
 namespace syncopate {
 
-PlanIndex::PlanIndex(const Plan& plan) : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {
+PlanIndex::PlanIndex(const Plan& plan)
+    : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
+  for (const Buffer& buffer : plan.buffers)
+    slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result;
   number_transfers();
-  if (has_sums()) number_workers();
+  if (slots_raise()) number_workers();
   agents_ = static_cast<int>(lengths_.size());
   collect_raises();
   collect_waits();
@@ -126,15 +129,27 @@ void PlanIndex::collect_waits() {
 
 void PlanIndex::collect_reads() {
   std::map<std::pair<int, Region>, int> known;
-  for (const Tile& each : plan_->tiles) {
-    std::vector<int>& ids = reads_of_.emplace_back();
-    for (const TileAccess& read : each.reads) {
+  const auto numbers_of = [&](const std::vector<TileAccess>& accesses) {
+    std::vector<int> ids;
+    for (const TileAccess& read : accesses) {
       if (read.region.empty()) continue;
       const auto [found, is_new] = known.try_emplace({read.buffer, read.region}, static_cast<int>(reads_.size()));
       if (is_new) reads_.push_back(read);
       ids.push_back(found->second);
     }
+    return ids;
+  };
+  for (const Tile& each : plan_->tiles) {
+    std::vector<std::vector<int>>& ids = reads_of_.emplace_back();
+    ids.push_back(numbers_of(each.reads));
+    for (const LoopPiece& piece : each.pieces) ids.push_back(numbers_of(piece.reads));
   }
+}
+
+bool PlanIndex::is_read_by(int read, int tile) const {
+  const auto& lists = reads_of_[static_cast<std::size_t>(tile)];
+  return std::any_of(lists.begin(), lists.end(),
+                     [&](const std::vector<int>& ids) { return std::find(ids.begin(), ids.end(), read) != ids.end(); });
 }
 
 std::vector<Source> sources_of(const PlanIndex& index, int rank, int buffer, const Region& region) {

@@ -54,14 +54,16 @@ class PlanIndex {
   const std::vector<int>& into(int rank) const { return into_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& from(int rank) const { return from_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether the plan reduces an output. Only then do slots raise signals, and are workers agents: else what follows a
+  /// Whether outputs leave tile by tile. Only then do slots raise signals, and are workers agents: else what follows a
   /// slot, other than later slots of its worker, follows the completion of its rank.
+  bool slots_raise() const { return slots_raise_; }
+  /// Whether the plan reduces an output.
   bool has_sums() const { return reduced_ >= 0; }
   int reduced() const { return reduced_; }
   int staging() const { return staging_; }
 
   /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
-  /// plan has sums, every worker.
+  /// slots raise signals, every worker.
   int agents() const { return agents_; }
   int agent_of(const Event& event) const;
   int position_of(const Event& event) const;
@@ -80,9 +82,14 @@ class PlanIndex {
   template <typename Visitor>
   void for_each_wait(Visitor&& visit) const;
 
-  /// The different regions that tiles read, and per tile which of them.
+  /// The different regions that tiles read, and which of them a tile reads outside of its pieces, and in each piece.
   const std::vector<TileAccess>& reads() const { return reads_; }
-  const std::vector<int>& reads_of(int tile) const { return reads_of_[static_cast<std::size_t>(tile)]; }
+  const std::vector<int>& reads_of(int tile) const { return reads_of_[static_cast<std::size_t>(tile)].front(); }
+  const std::vector<int>& reads_of_piece(int tile, int piece) const {
+    return reads_of_[static_cast<std::size_t>(tile)][static_cast<std::size_t>(piece) + 1];
+  }
+  /// Whether the tile reads it at all.
+  bool is_read_by(int read, int tile) const;
 
  private:
   void number_transfers();
@@ -94,6 +101,7 @@ class PlanIndex {
   const Plan* plan_;
   int reduced_;
   int staging_;
+  bool slots_raise_;
   std::vector<Place> places_;
   std::vector<std::vector<int>> first_transfer_;  // [rank][queue]
   std::vector<std::vector<int>> into_;
@@ -101,11 +109,11 @@ class PlanIndex {
   int agents_ = 0;
   std::vector<int> lengths_;
   std::vector<int> first_queue_agent_;   // [rank]
-  std::vector<int> first_worker_agent_;  // [rank]; empty without sums
+  std::vector<int> first_worker_agent_;  // [rank]; empty if slots raise nothing
   std::vector<std::vector<Raise>> raises_;
   std::vector<bool> waited_for_;
   std::vector<TileAccess> reads_;
-  std::vector<std::vector<int>> reads_of_;
+  std::vector<std::vector<std::vector<int>>> reads_of_;  // [tile][0: outside of pieces, then pieces]
 };
 
 template <typename Visitor>
@@ -113,10 +121,9 @@ void PlanIndex::for_each_wait(Visitor&& visit) const {
   for (const RankProgram& program : plan_->programs) {
     for (const Queue& queue : program.queues)
       for (const Transfer& moved : queue.transfers) std::for_each(moved.waits.begin(), moved.waits.end(), visit);
-    for (const Slot& slot : program.slots) {
-      std::for_each(slot.waits.begin(), slot.waits.end(), visit);
-      std::for_each(slot.sum_waits.begin(), slot.sum_waits.end(), visit);
-    }
+    for (const Slot& slot : program.slots)
+      for_each_waits_of(slot,
+                        [&](const std::vector<Wait>& waits) { std::for_each(waits.begin(), waits.end(), visit); });
     std::for_each(program.completion_waits.begin(), program.completion_waits.end(), visit);
   }
 }

@@ -23,7 +23,29 @@ std::vector<Region> stored_by(const PlanIndex& index, const Slot& slot) {
   return stored;
 }
 
-Summands::Summands(const PlanIndex& index, const Order* order) {
+Stores::Stores(const PlanIndex& index) {
+  std::vector<bool> leaves;
+  for (std::size_t b = 0; b < index.plan().buffers.size(); ++b) leaves.push_back(index.plan().buffers[b].is_reduced());
+  for (const Buffer& buffer : index.plan().buffers)
+    if (buffer.role == BufferRole::result) leaves[static_cast<std::size_t>(buffer.partner)] = true;
+  for (int rank = 0; rank < index.ranks(); ++rank) {
+    std::vector<std::vector<Box<int>>> boxes(leaves.size());
+    const std::vector<Slot>& slots = index.program(rank).slots;
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      const auto slot = static_cast<int>(s);
+      for (const TileAccess& write : index.tile(slots[s].tile).writes)
+        if (write.buffer != index.reduced() && leaves[static_cast<std::size_t>(write.buffer)])
+          boxes[static_cast<std::size_t>(write.buffer)].push_back({write.region, slot});
+      if (index.has_sums())
+        for (const Region& region : stored_by(index, slots[s]))
+          boxes[static_cast<std::size_t>(index.reduced())].push_back({region, slot});
+    }
+    std::vector<BoxIndex<int>>& of_rank = of_.emplace_back();
+    for (std::vector<Box<int>>& list : boxes) of_rank.emplace_back(std::move(list));
+  }
+}
+
+Summands::Summands(const PlanIndex& index, const Order* order) : index_(index), order_(order) {
   for (int rank = 0; rank < index.ranks(); ++rank) {
     collect_stores(index, rank);
     collect_fills(index, rank);
@@ -41,10 +63,32 @@ void Summands::collect_stores(const PlanIndex& index, int rank) {
 
 void Summands::collect_fills(const PlanIndex& index, int rank) {
   std::vector<Box<int>> fills;
-  for (const int t : index.into(rank))
-    if (const View& view = index.transfer(t).destination; view.buffer == index.staging())
-      fills.push_back({view.region, t});
+  std::vector<Box<int>> distributed;
+  for (const int t : index.into(rank)) {
+    const View& view = index.transfer(t).destination;
+    if (view.buffer == index.staging()) fills.push_back({view.region, t});
+    if (view.buffer == index.reduced()) distributed.push_back({view.region, t});
+  }
   fills_.emplace_back(std::move(fills));
+  distributed_.emplace_back(std::move(distributed));
+}
+
+std::vector<Supply> Summands::supply_of(int transfer) const {
+  const View& source = index_.transfer(transfer).source;
+  const Event sending{Event::Kind::transfer, index_.place(transfer).rank, transfer};
+  std::vector<Supply> supplies;
+  std::vector<Region> rest{source.region};
+  distributed(source.rank).for_each_in(source.region, [&](int other, const Region& part) {
+    const Event bringing{Event::Kind::transfer, index_.place(other).rank, other};
+    if (order_ != nullptr && (other == transfer || order_->before({sending, 1}, {bringing, 1}))) return;
+    supplies.push_back({part, other, order_ != nullptr && order_->before({bringing, 1}, {sending, 1})});
+    std::vector<Region> left;
+    for (const Region& region : rest)
+      for (const Region& outside : subtract(region, part)) left.push_back(outside);
+    rest = std::move(left);
+  });
+  for (const Region& region : rest) supplies.push_back({region, -1, true});
+  return supplies;
 }
 
 void Summands::collect_readings(const PlanIndex& index, int rank, const Order* order) {
@@ -82,7 +126,8 @@ void Summands::collect_readings(const PlanIndex& index, int rank, const Order* o
     }
   };
   for (int worker = 0; worker < index.workers_of(rank) && order != nullptr; ++worker)
-    order->walk_worker(rank, worker, 1, [](int, const Order::Clock&) {}, date);
+    order->walk_worker(
+        rank, worker, 1, [](int, const Order::Clock&) {}, [](int, std::size_t, const Order::Clock&) {}, date);
   std::vector<Reading>& all = readings_.emplace_back();
   for (std::vector<Reading>& list : of_slot) std::move(list.begin(), list.end(), std::back_inserter(all));
 }

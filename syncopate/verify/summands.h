@@ -1,5 +1,5 @@
-// Summands on their way: which slots store them, which transfers move them, and what a slot finds in the staging buffer
-// when it adds.
+// Outputs on their way: which slots store what leaves, which transfers move it, what a slot finds in the staging buffer
+// when it adds, and what is sent of the reduced buffer, where sums may have taken the place of summands.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,28 @@ struct Reading {
   std::vector<Arrival> arrivals;
 };
 
+/// What a transfer sends of a part of the reduced buffer.
+struct Supply {
+  Region part;
+  int transfer = -1;  ///< that has brought it; -1: what slots have stored there
+  bool sure = true;   ///< else the two are in no order
+};
+
+/// What the slots of each rank store of the buffers from which transfers send: the reduced one, and those with a
+/// result.
+class Stores {
+ public:
+  explicit Stores(const PlanIndex& index);
+  /// Whether tiles store what transfers send from `buffer`.
+  bool leaves(int buffer) const { return !of_[0][static_cast<std::size_t>(buffer)].all().empty(); }
+  const BoxIndex<int>& of(int rank, int buffer) const {
+    return of_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(buffer)];
+  }
+
+ private:
+  std::vector<std::vector<BoxIndex<int>>> of_;  ///< [rank][buffer]
+};
+
 /// A box of the extents of `part`, which lies in `from`, at the same place in `to`.
 Region carried_over(const Region& part, const Region& from, const Region& to);
 
@@ -43,6 +65,10 @@ class Summands {
   const BoxIndex<int>& stores(int rank) const { return stores_[static_cast<std::size_t>(rank)]; }
   /// What transfers fill of the staging buffer of a rank.
   const BoxIndex<int>& fills(int rank) const { return fills_[static_cast<std::size_t>(rank)]; }
+  /// What transfers put into the reduced buffer of a rank.
+  const BoxIndex<int>& distributed(int rank) const { return distributed_[static_cast<std::size_t>(rank)]; }
+  /// What a transfer from the reduced buffer sends, in parts that do not overlap if those that are distributed do not.
+  std::vector<Supply> supply_of(int transfer) const;
   /// In the order of slots, and of addends within a slot.
   const std::vector<Reading>& readings(int rank) const { return readings_[static_cast<std::size_t>(rank)]; }
   /// The elements of `part`, of the staging buffer, where `reading` adds them.
@@ -59,8 +85,11 @@ class Summands {
   void collect_fills(const PlanIndex& index, int rank);
   void collect_readings(const PlanIndex& index, int rank, const Order* order);
 
+  const PlanIndex& index_;
+  const Order* order_;
   std::vector<BoxIndex<int>> stores_;
   std::vector<BoxIndex<int>> fills_;
+  std::vector<BoxIndex<int>> distributed_;
   std::vector<std::vector<Reading>> readings_;
 };
 

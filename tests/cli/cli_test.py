@@ -229,7 +229,7 @@ step  rank 0  rank 1  rank 2
         cut = run("verify", self.write("cut.json", text[: len(text) // 2]))
         self.assert_user_error(cut, "cut.json:", "not valid JSON")
         self.assertLess(len(cut.stderr), 300, cut.stderr)
-        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 4', '"syncopate_plan": 0'))),
+        self.assert_user_error(run("run", self.write("old.json", text.replace('"syncopate_plan": 5', '"syncopate_plan": 0'))),
                                "old.json:2:21: this plan is of version 0")
         self.assert_user_error(run("run", self.write("edited.json", text.replace('"workers": 2', '"workers": 1', 1))),
                                "was edited or damaged; compile again; `syncopate verify` looks at it as it is")

@@ -111,15 +111,68 @@ std::vector<Family> families() {
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),
                          [](const auto& test) { return test.param.name(); });
 
+/// A product gathered along its inner dimension: tiles wait between the pieces of their loop.
+struct Stream {
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  int k = 40;        ///< shards end inside blocks of 16
+  bool sum = false;  ///< c is reduced besides
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (sum ? "_sum" : "");
+  }
+};
+void PrintTo(const Stream& stream, std::ostream* out) { *out << stream.name(); }
+
+Plan compiled(const Stream& stream) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(stream.ranks)},
+                                     {"kernel.args.M", "28"},
+                                     {"kernel.args.N", "16"},
+                                     {"kernel.args.K", std::to_string(stream.k)},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"}};
+  for (const char* tensor : {"communicate.a.", "communicate.b."})
+    overrides.insert(overrides.end(), {{std::string(tensor) + "algorithm", stream.algorithm},
+                                       {std::string(tensor) + "initiator", stream.initiator},
+                                       {std::string(tensor) + "split", "1"}});
+  if (stream.sum)
+    overrides.insert(overrides.end(), {{"tensors.c.inside", "\"partial(sum)\""}, {"tensors.c.after", "\"shard(0)\""}});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/ag_gemm_k.toml", overrides);
+}
+
+class StreamMutations : public ::testing::TestWithParam<Stream> {};
+
+TEST_P(StreamMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_EQ(plan.kernel.streamed_loops.size(), 1u);
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  if (!GetParam().sum) return;
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan))
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, StreamMutations,
+                         ::testing::Values(Stream{"direct", "push", 2}, Stream{"direct", "push", 3, 96},
+                                           Stream{"direct", "pull", 3}, Stream{"ring", "push", 3},
+                                           Stream{"ring", "pull", 2}, Stream{"bidirectional_ring", "push", 3},
+                                           Stream{"direct", "push", 2, 32, true}),
+                         [](const auto& test) { return test.param.name(); });
+
 struct Producer {
   std::string algorithm;
   std::string initiator;
   int ranks;
-  bool reuse = false;     ///< staging memory for one chunk of each peer
-  bool gather_a = false;  ///< a gathered input beside the reduced output
+  bool reuse = false;       ///< staging memory for one chunk of each peer
+  bool gather_a = false;    ///< a gathered input beside the reduced output
+  bool all_reduce = false;  ///< every rank is to have the whole sum
   std::string name() const {
     return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks" + (reuse ? "_reuse" : "") +
-           (gather_a ? "_gather_a" : "");
+           (gather_a ? "_gather_a" : "") + (all_reduce ? "_all_reduce" : "");
   }
 };
 void PrintTo(const Producer& producer, std::ostream* out) { *out << producer.name(); }
@@ -143,6 +196,7 @@ Plan compiled(const Producer& producer) {
     overrides.push_back({"communicate.c.memory_budget", std::to_string((producer.ranks - 1) * 16 * 16 * 2)});
   if (producer.gather_a)
     overrides.insert(overrides.end(), {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}});
+  if (producer.all_reduce) overrides.push_back({"tensors.c.after", "replicate"});
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml", overrides);
 }
 
@@ -158,12 +212,66 @@ TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
     tally.add(mutant.kind, rejected(mutant, mutant.only_order));
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ProducerMutations,
-                         ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3},
-                                           Producer{"direct", "pull", 3}, Producer{"ring", "push", 3},
-                                           Producer{"ring", "pull", 2}, Producer{"bidirectional_ring", "push", 3},
-                                           Producer{"direct", "push", 2, true}, Producer{"direct", "pull", 3, true},
-                                           Producer{"direct", "push", 2, false, true}),
+INSTANTIATE_TEST_SUITE_P(
+    Families, ProducerMutations,
+    ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
+                      Producer{"ring", "push", 3}, Producer{"ring", "pull", 2},
+                      Producer{"bidirectional_ring", "push", 3}, Producer{"direct", "push", 2, true},
+                      Producer{"direct", "pull", 3, true}, Producer{"direct", "push", 2, false, true},
+                      Producer{"direct", "push", 3, false, true}, Producer{"direct", "push", 3, false, false, true},
+                      Producer{"direct", "pull", 2, false, false, true},
+                      Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
+                      Producer{"bidirectional_ring", "push", 3, false, false, true},
+                      Producer{"direct", "push", 2, true, false, true}),
+    [](const auto& test) { return test.param.name(); });
+
+struct Exchanged {
+  std::string file;
+  std::string tensor;  ///< the one whose communication is set
+  std::string initiator;
+  int ranks;
+  std::string name() const { return file + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+};
+void PrintTo(const Exchanged& exchanged, std::ostream* out) { *out << exchanged.name(); }
+
+/// Parts and chunks that end inside tiles.
+Plan compiled(const Exchanged& exchanged) {
+  const bool out = exchanged.file == "gemm_a2a";
+  std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
+                                     {"kernel.file", "../kernels/gemm_pointers.py"},
+                                     {"kernel.function", "gemm_pointers"},
+                                     {"kernel.args.M", out ? "20" : "44"},
+                                     {"kernel.args.N", out ? "44" : "24"},
+                                     {"kernel.args.K", "12"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"}};
+  for (const char tensor : exchanged.tensor) {
+    const std::string table = std::string("communicate.") + tensor;
+    overrides.push_back({table + ".initiator", exchanged.initiator});
+    overrides.push_back({table + ".split", "2"});
+  }
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/" + exchanged.file + ".toml", overrides);
+}
+
+class ExchangeMutations : public ::testing::TestWithParam<Exchanged> {};
+
+TEST_P(ExchangeMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan))
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
+                         ::testing::Values(Exchanged{"a2a_gemm", "a", "push", 2}, Exchanged{"a2a_gemm", "a", "push", 3},
+                                           Exchanged{"a2a_gemm", "a", "pull", 3}, Exchanged{"gemm_a2a", "c", "push", 3},
+                                           Exchanged{"gemm_a2a", "c", "pull", 2}, Exchanged{"gemm_a2a", "c", "pull", 3},
+                                           Exchanged{"a2a_gemm_rs", "ac", "push", 2}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace

@@ -24,15 +24,17 @@ struct Case {
   int n = 48;
   int k = 32;
   int workers = 3;
-  int chunks_staged = 0;  ///< of each peer, by a memory budget; 0: no budget
-  bool gather_a = false;  ///< a too, along its rows: gathered, multiplied, summed
-  int per_node = 0;       ///< ranks of a node, for algorithms that know nodes
+  int chunks_staged = 0;    ///< of each peer, by a memory budget; 0: no budget
+  bool gather_a = false;    ///< a too, along its rows: gathered, multiplied, summed
+  int per_node = 0;         ///< ranks of a node, for algorithms that know nodes
+  bool all_reduce = false;  ///< every rank is to have the whole sum
 
   std::string name() const {
     return kernel + "_" + std::to_string(ranks) + "ranks_" + algorithm + "_" + initiator + "_split" +
            std::to_string(split) + "_" + std::to_string(m) + "x" + std::to_string(n) + "x" + std::to_string(k) + "_" +
            std::to_string(workers) + "workers" + (chunks_staged > 0 ? "_staging" + std::to_string(chunks_staged) : "") +
-           (gather_a ? "_gather_a" : "") + (per_node > 0 ? "_nodes_of_" + std::to_string(per_node) : "");
+           (gather_a ? "_gather_a" : "") + (per_node > 0 ? "_nodes_of_" + std::to_string(per_node) : "") +
+           (all_reduce ? "_all_reduce" : "");
   }
   /// Bytes of the largest chunks of all peers, so many of each.
   std::int64_t budget() const {
@@ -58,6 +60,7 @@ Plan compiled(const Case& c) {
   if (c.chunks_staged > 0) overrides.push_back({output + "memory_budget", std::to_string(c.budget())});
   if (c.gather_a)
     overrides.insert(overrides.end(), {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}});
+  if (c.all_reduce) overrides.push_back({helper ? "tensors.y.after" : "tensors.c.after", "replicate"});
   return compile_operator(SYNCOPATE_SOURCE_DIR + file, overrides);
 }
 
@@ -153,6 +156,13 @@ std::vector<Case> all_cases() {
     empty.split = 1;
     cases.push_back(empty);
   }
+  // All of the sum on every rank: the same, with fewer splits for each rank count.
+  const std::vector<Case> scattered = cases;
+  for (const Case& c : scattered) {
+    if (c.chunks_staged == 0 && !c.gather_a && c.m > 17 && c.split != 1 + c.ranks % 3) continue;
+    cases.push_back(c);
+    cases.back().all_reduce = true;
+  }
   return cases;
 }
 
@@ -208,6 +218,23 @@ TEST_P(WholeProducer, StaysInItsBudget) {
 INSTANTIATE_TEST_SUITE_P(Cases, WholeProducer, ::testing::ValuesIn(all_cases()),
                          [](const auto& test) { return test.param.name(); });
 
+/// Whatever the algorithm, all ranks have the same bits.
+TEST_P(WholeProducer, OfAllReducesGivesTheSameBitsEverywhere) {
+  const Plan plan = compiled(GetParam());
+  if (!GetParam().all_reduce) return;
+  RunOptions options;
+  options.inputs = InputKind::reals;
+  const RunReport report = run_on_cpu_ranks(plan, options);
+  ASSERT_EQ(report.outcome, Outcome::right) << report.message;
+  for (const std::vector<Bytes>& outputs : report.last.outputs) EXPECT_EQ(outputs[2], report.last.outputs[0][2]);
+  // One owner adds each element, in one order.
+  for (const Sum& sum : plan.sums)
+    for (const Sum& other : plan.sums)
+      if (const Region common = intersect(sum.region, other.region); !common.empty()) {
+        EXPECT_EQ(sum.order, other.order);
+      }
+}
+
 /// Two hundred interleavings of each family, half of them hostile.
 class ManyProducerSeeds : public ::testing::TestWithParam<Case> {};
 
@@ -238,6 +265,8 @@ std::vector<Case> seed_cases() {
         c.k = 16;
         c.split = 3;
         c.chunks_staged = staged;
+        cases.push_back(c);
+        c.all_reduce = true;
         cases.push_back(c);
       }
   return cases;

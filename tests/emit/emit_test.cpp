@@ -411,7 +411,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "                                                  syncopate_slot, syncopate_record, syncopate_time_limit)\n"
       "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
       "        # Where.\n"
-      "        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_raise_late(syncopate_work, syncopate_entry + 7, syncopate_signals, syncopate_peers)\n"
       "        if syncopate_adds(syncopate_work):\n"
       "            syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, "
       "syncopate_flags,\n"
@@ -440,7 +440,7 @@ TEST(EmitSum, StoresThroughPointers) {
       "                tl.store(c + at, value, mask=(at < n) & syncopate_kept_here)\n"
       "            else:\n"
       "                tl.store(c + at, value, mask=at < n)  # done\n"
-      "        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)\n"
+      "        syncopate_raise_early(syncopate_work, syncopate_entry + 9, syncopate_signals, syncopate_peers)\n"
       "        syncopate_slot += tl.num_programs(0)\n");
 }
 
@@ -609,6 +609,59 @@ TEST(EmitSum, AWhileLoopThatAdvancesBeforeItStores) {
   EXPECT_THAT(text, HasSubstr("syncopate_launch, syncopate_current, syncopate_record"));
 }
 
+TEST(EmitStreamed, AWhileLoopThatAdvancesBeforeItWalks) {
+  const TileKernel kernel = read(kImports + std::string("@triton.jit\n"
+                                                        "def f(a, c, n, K, B: tl.constexpr):\n"
+                                                        "    t = tl.program_id(0)\n"
+                                                        "    while t < n:\n"
+                                                        "        row = t % 4\n"
+                                                        "        t += tl.num_programs(0)\n"
+                                                        "        total = 0.0\n"
+                                                        "        for k in range(0, K):  # syncopate: streamed_loop k\n"
+                                                        "            total += tl.load(a + k)\n"
+                                                        "        tl.store(c + row * B, total)\n"),
+                                 "f");
+  const std::string kept = "        syncopate_current = syncopate_slot\n";
+  for (const WalkOptions& options : {WalkOptions{false, true, {}}, WalkOptions{false, true, {"c"}}}) {
+    const std::string text = emit_fused(kernel, "", options).text;
+    EXPECT_NE(text.find(kept), std::string::npos);
+    EXPECT_EQ(text.find(kept), text.rfind(kept));
+    EXPECT_LT(text.find(kept), text.find("while syncopate_step <"));
+    EXPECT_LT(text.find("while syncopate_step <"), text.find("syncopate_current,"));
+  }
+  const std::string text = emit_fused(kernel, "c", {false, true, {}}).text;
+  EXPECT_EQ(text.find(kept), text.rfind(kept));
+  EXPECT_THAT(emit_fused(kernel).text, Not(HasSubstr("syncopate_current")));
+}
+
+TEST(EmitStreamed, OutputsThatLeaveAreStoredBehindTheLoops) {
+  const auto error = [](const std::string& body, const std::string& reduced, std::vector<std::string> sent) {
+    try {
+      emit_fused(read(kImports +
+                          std::string("@triton.jit\n"
+                                      "def f(a, c, n, K, B: tl.constexpr):\n"
+                                      "    row = tl.program_id(0)\n") +
+                          body,
+                      "f"),
+                 reduced, {true, true, std::move(sent)});
+    } catch (const UserError& found) {
+      return std::to_string(found.where().line) + ": " + found.problem();
+    }
+    return std::string("none");
+  };
+  const std::string loop = "    for k in range(0, K):  # syncopate: streamed_loop k\n        x = tl.load(a + k)\n";
+  const std::string store = "    tl.store(c + row, 1.0)\n";
+  EXPECT_EQ(error(loop + store, "c", {}), "none");
+  EXPECT_EQ(error(loop + store, "", {"c"}), "none");
+  EXPECT_EQ(error(store + loop, "", {"c"}), "none");
+  EXPECT_THAT(error(loop + "    " + store, "c", {}),
+              HasSubstr("8: this stores to 'c', which is a sum over ranks, in a streamed loop"));
+  EXPECT_THAT(error(store + loop, "c", {}),
+              HasSubstr("6: this stores to 'c', which is a sum over ranks, before a streamed loop"));
+  EXPECT_THAT(error(loop + "    " + store, "", {"c"}),
+              HasSubstr("8: this stores to 'c', which is sent to other ranks, in a streamed loop"));
+}
+
 TEST(EmitSum, AWhileLoopThatAdvancesBetweenItsStores) {
   const std::string text = kImports + std::string(
                                           "@triton.jit\n"
@@ -650,8 +703,8 @@ TEST(EmitSum, TilesThatWaitAreNotBegunBeforeTheOneBeforeIsStored) {
   };
   const std::string all = loop + ", " + options + "):\n";
   EXPECT_THAT(unbroken(emit_fused(kernel, "c").text), HasSubstr(all));
-  EXPECT_THAT(unbroken(emit_fused(kernel, "", true).text), HasSubstr(all));
-  const std::string text = unbroken(emit_fused(kernel, "c", true).text);
+  EXPECT_THAT(unbroken(emit_fused(kernel, "", {true}).text), HasSubstr(all));
+  const std::string text = unbroken(emit_fused(kernel, "c", {true}).text);
   EXPECT_THAT(text, HasSubstr(loop + ", loop_unroll_factor=2, disallow_acc_multi_buffer=True):\n"));
   const std::string other = unbroken(emit_fused(kernel, "c").text);
   EXPECT_EQ(text.substr(text.find("):\n", text.find(loop))), other.substr(other.find("):\n", other.find(loop))));

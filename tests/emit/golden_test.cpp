@@ -17,16 +17,22 @@ const std::string kRoot = SYNCOPATE_SOURCE_DIR;
 
 struct Case {
   std::string kernel;
-  std::string reduced;  ///< the parameter of an output that is a sum over ranks, or ""
+  std::string reduced;            ///< the parameter of an output that is a sum over ranks, or ""
+  std::vector<std::string> sent;  ///< those of outputs that leave as they are
+  bool streams = false;
 
-  std::string file() const { return kRoot + "/tests/emit/golden/" + kernel + (reduced.empty() ? "" : "_sum") + ".py"; }
+  std::string name() const {
+    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "");
+  }
+  std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
 
 class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced);
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+                      {GetParam().streams, GetParam().streams, GetParam().sent});
   }
 };
 
@@ -90,12 +96,14 @@ TEST(Annotated, EmitsWhatTheKernelWithoutAnnotationsEmits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
-                         testing::Values(Case{"gemm", ""}, Case{"gemm_pointers", ""}, Case{"gemm_split_helper", ""},
-                                         Case{"gemm", "c_ptr"}, Case{"gemm_pointers", "c_ptr"},
-                                         Case{"gemm_split_helper", "y"}),
-                         [](const auto& instance) {
-                           return instance.param.kernel + (instance.param.reduced.empty() ? "" : "_sum");
-                         });
+                         testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}},
+                                         Case{"gemm_split_helper", "", {}}, Case{"gemm", "c_ptr", {}},
+                                         Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
+                                         Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
+                                         Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
+                                         Case{"gemm_pointers", "", {"c_ptr"}, true},
+                                         Case{"attention_plain", "", {}, true}),
+                         [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
 }  // namespace syncopate

@@ -151,7 +151,7 @@ TEST(CpuRanks, UnfusedKernelRunsPersistentlyOrPerTile) {
   Plan plan = small_plan({.ranks = 2});
   const RunReport report = run_on_cpu_ranks(plan, {});
   ASSERT_EQ(report.outcome, Outcome::right) << report.message;
-  const std::vector<Bytes> outputs = run_unfused(plan, report.last.inputs[1]);
+  const std::vector<Bytes> outputs = run_unfused(plan, 1, report.last.inputs[1]);
   EXPECT_EQ(outputs, report.last.outputs[1]);
 
   plan.kernel.persistent = true;
@@ -161,7 +161,7 @@ TEST(CpuRanks, UnfusedKernelRunsPersistentlyOrPerTile) {
   source.replace(source.find(local), local.size(), "for block in range(tl.program_id(0), 4, tl.num_programs(0)):");
   for (std::size_t at = source.find("    columns = "); at < source.size(); at = source.find('\n', at) + 1)
     source.insert(at, "    ");
-  EXPECT_EQ(run_unfused(plan, report.last.inputs[1]), outputs);
+  EXPECT_EQ(run_unfused(plan, 1, report.last.inputs[1]), outputs);
 }
 
 }  // namespace

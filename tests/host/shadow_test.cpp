@@ -102,7 +102,7 @@ TEST_F(ShadowTest, ATileThatReleasesInItsMiddleStaysOneTile) {
 }
 
 TEST_F(ShadowTest, ReusedMemoryIsFilledAgainOnceItsReadersAreDone) {
-  Shadow staging(100, true);
+  Shadow staging(100, Rewrite::transfers);
   const auto fill = [&](int agent, std::int64_t index, Elements run) {
     return staging.write(history, event(agent, 1, EventKind::transfer, index), std::span(&run, 1));
   };
@@ -124,7 +124,7 @@ TEST_F(ShadowTest, ReusedMemoryIsFilledAgainOnceItsReadersAreDone) {
 }
 
 TEST_F(ShadowTest, ReusedMemoryIsForTransfersOnly) {
-  Shadow staging(100, true);
+  Shadow staging(100, Rewrite::transfers);
   const Elements run{0, 10};
   ASSERT_FALSE(staging.write(history, event(0, 1, EventKind::transfer), std::span(&run, 1)));
   ASSERT_FALSE(staging.read(history, event(0, 1), std::span(&run, 1)));
@@ -132,6 +132,24 @@ TEST_F(ShadowTest, ReusedMemoryIsForTransfersOnly) {
   ASSERT_FALSE(write(event(0, 1, EventKind::transfer, 0), run));
   ASSERT_FALSE(read(event(0, 1), run));
   EXPECT_EQ(write(event(0, 1, EventKind::transfer, 1), run)->kind, ConflictKind::second_write) << "other memory";
+}
+
+TEST_F(ShadowTest, ASumTakesThePlaceOfASummandOnceItHasBeenSent) {
+  Shadow reduced(100, Rewrite::over_tiles);
+  const Elements run{0, 10};
+  const auto write = [&](int agent, EventKind kind, std::int64_t index) {
+    return reduced.write(history, event(agent, 1, kind, index), std::span(&run, 1));
+  };
+  ASSERT_FALSE(write(0, EventKind::tile, 0));
+  EXPECT_EQ(write(0, EventKind::tile, 1)->kind, ConflictKind::second_write) << "another tile's";
+  EXPECT_EQ(write(1, EventKind::transfer, 0)->kind, ConflictKind::unordered_write);
+  order(0, 2);
+  ASSERT_FALSE(reduced.read(history, event(2, 1, EventKind::transfer), std::span(&run, 1)));
+  order(0, 1);
+  EXPECT_EQ(write(1, EventKind::transfer, 0)->kind, ConflictKind::unordered_read) << "it is still being sent";
+  order(2, 1);
+  EXPECT_FALSE(write(1, EventKind::transfer, 0));
+  EXPECT_EQ(write(1, EventKind::transfer, 1)->kind, ConflictKind::second_write) << "one sum for each place";
 }
 
 TEST_F(ShadowTest, ATileMayUpdateAnInputButATransferMayNot) {

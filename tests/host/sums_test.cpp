@@ -107,10 +107,11 @@ TEST(Sums, UnfusedMeaningRoundsEachSummand) {
   const RunReport report = run_on_cpu_ranks(plan, {.inputs = InputKind::reals});
   ASSERT_EQ(report.outcome, Outcome::right) << report.message;
   std::vector<std::vector<Bytes>> unfused;
-  for (const std::vector<Bytes>& inputs : report.last.inputs) unfused.push_back(run_unfused(plan, inputs));
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    unfused.push_back(run_unfused(plan, rank, report.last.inputs[static_cast<std::size_t>(rank)]));
   EXPECT_EQ(unfused[0][kC].size(), 24U * 8 * 2) << "the whole summand";
   EXPECT_TRUE(unfused[0][3].empty()) << "no staging";
-  const auto expected = reduce_outputs(plan, unfused);
+  const auto expected = operator_outputs(plan, unfused);
   for (std::size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(expected[rank][kC], report.last.outputs[rank][kC]);
   int different = 0;
   for (std::size_t i = 0; i < 8 * 8; ++i) {
@@ -162,7 +163,7 @@ std::vector<float> summed(Dtype dtype, const std::vector<std::vector<float>>& su
     unfused.push_back({bytes});
   }
   const Plan plan = one_sum(dtype, static_cast<int>(summands.size()), std::move(order));
-  const Bytes result = reduce_outputs(plan, unfused)[1][0];
+  const Bytes result = operator_outputs(plan, unfused)[1][0];
   EXPECT_EQ(result.size(), 2 * size) << "only the rank's own row";
   std::vector<float> values;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -204,7 +205,7 @@ TEST(SumOrders, StartFromPlusZeroUnlessTheyAreALeaf) {
 TEST(SumOrders, WhatNoSumStatesIsPoison) {
   Plan plan = one_sum(Dtype::bf16, 2, leaf(0));
   plan.sums.clear();
-  const auto outputs = reduce_outputs(plan, {{Bytes(8)}, {Bytes(8)}});
+  const auto outputs = operator_outputs(plan, {{Bytes(8)}, {Bytes(8)}});
   for (const float value : floats(outputs[1][0])) EXPECT_TRUE(std::isnan(value));
 }
 
@@ -439,18 +440,27 @@ TEST(WrongSums, BrokenReferencesAreNamed) {
          "the sum of rank 0 is of a, which is not reduced");
   expect([](Plan& plan) { plan.sums[0].region[0] = {9, 17}; }, "the sum of rank 0 touches c[9:17, 0:8]");
   expect([](Plan& plan) { plan.sums[0].order.terms[1].rank = 2; }, "adds the summand of rank 2 of 2");
-  expect([](Plan& plan) { plan.buffers[3].staging_for = 1; }, "buffer c_staging is for summands of buffer 1");
+  expect([](Plan& plan) { plan.buffers[3].partner = 1; }, "buffer c_staging is for summands of buffer 1");
   expect([](Plan& plan) { plan.buffers[1].inside = Placement::partial_sum(); }, "several buffers are reduced");
-  expect([](Plan& plan) { plan.buffers[1].staging_for = 2; }, "there are several staging buffers");
+  expect([](Plan& plan) { plan.buffers[1].role = BufferRole::staging; }, "there are several staging buffers");
   expect([](Plan& plan) { plan.buffers[2].after = Placement::shard(2); }, "no dimension 2 to be left in shards of");
-  expect([](Plan& plan) { plan.buffers[3].staging_for = -1; }, "adds from no staging buffer");
+  expect([](Plan& plan) { plan.buffers[3].role = BufferRole::kernel; }, "adds from no staging buffer");
   expect(
       [](Plan& plan) {
         plan.buffers[2].inside = Placement::replicate();
-        plan.buffers[3].staging_for = -1;
+        plan.buffers[3].role = BufferRole::kernel;
         plan.sums.clear();
       },
-      "has to do with sums, and no buffer is reduced");
+      "a tile of rank 0 raises signals, and no output leaves its rank");
+  expect(
+      [](Plan& plan) {
+        plan.buffers[2].inside = Placement::replicate();
+        plan.buffers[3].role = BufferRole::kernel;
+        plan.sums.clear();
+        for (RankProgram& program : plan.programs)
+          for (Slot& slot : program.slots) slot.signals.clear();
+      },
+      "a tile of rank 0 has to do with sums, and no buffer is reduced");
 }
 
 }  // namespace

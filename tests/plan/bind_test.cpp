@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "syncopate/core/files.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/schedule/schedule_json.h"
 #include "tests/support/temporary_folder.h"
@@ -48,10 +49,9 @@ TEST(Bind, ArgumentsThatAreZero) {
 }
 
 TEST(Bind, DescriptorsThatTritonRefuses) {
-  EXPECT_THAT(
-      error_of({{"kernel.args.BLOCK_N", "16"}}),
-      HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
-                "least 16 bytes there, 8 elements"));
+  EXPECT_THAT(error_of({{"kernel.args.BLOCK_N", "16"}}),
+              HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
+                        "least 16 bytes there, 8 elements"));
   EXPECT_THAT(error_of({{"kernel.args.K", "37"}}),
               HasSubstr(":9: a descriptor with a stride of 37 bf16 elements; TMA demands multiples of 16 "
                         "bytes, 8 elements: use other sizes, or pointers"));
@@ -81,9 +81,8 @@ TEST(Bind, ShapesThatDisagreeWithTheKernel) {
 TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
               HasSubstr("no collective turns replicate into partial(sum)"));
-  EXPECT_THAT(
-      error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
-      HasSubstr("a collective of type all-reduce, which is not fused yet; an all-gather of an input is supported"));
+  EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
+              HasSubstr("a collective of type all-reduce, which is not fused yet; inputs can be gathered"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),
               HasSubstr("needs no communication"));
   EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave its placements out"));
@@ -180,7 +179,8 @@ TEST(BindReduced, BuffersAndSums) {
   EXPECT_EQ(c.after, Placement::shard(0));
   EXPECT_EQ(reduced_buffer(plan), 2);
   const Buffer& staging = plan.buffers[3];
-  EXPECT_EQ(staging.staging_for, 2);
+  EXPECT_EQ(staging.role, BufferRole::staging);
+  EXPECT_EQ(staging.partner, 2);
   EXPECT_TRUE(staging.symmetric);
   EXPECT_TRUE(staging.parameter.empty());
   EXPECT_EQ(staging.shape, (Shape{768, 512})) << "three summands of 256 rows";
@@ -227,11 +227,68 @@ TEST(BindReduced, MemoryBudgets) {
   EXPECT_EQ(staging_rows("192 KiB", {{"kernel.args.BLOCK_M", "64"}}), 3 * 64);
 }
 
+TEST(BindExchanged, WhatCannotBeExchanged) {
+  const std::string in = SYNCOPATE_SOURCE_DIR "/operators/a2a_gemm.toml";
+  const std::string out = SYNCOPATE_SOURCE_DIR "/operators/gemm_a2a.toml";
+  EXPECT_EQ(
+      error_of({{"tensors.a.shape", "[\"M\", 1022]"}}, in),
+      "--set tensors.a.shape=[\"M\", 1022]: dimension 1 of tensor 'a' is 1022, which 4 ranks cannot share evenly; "
+      "the kernel has shard(1) of it, of one shape on all ranks: make it a multiple of 4");
+  EXPECT_THAT(error_of({{"tensors.a.shape", "[\"M\", 512]"}}, in),
+              HasSubstr("this descriptor of shard(1) of a has shape 1024 x 256"));
+  for (const auto& [file, override] : {std::pair(in, Override{"tensors.a.before", "\"shard(1)\""}),
+                                       std::pair(in, Override{"tensors.a.inside", "\"shard(0)\""}),
+                                       std::pair(out, Override{"tensors.c.after", "\"shard(0)\""})})
+    EXPECT_THAT(error_of({override}, file), HasSubstr("nothing changes; state another placement 'before' or 'after'"));
+  EXPECT_THAT(error_of({{"tensors.b.inside", "\"shard(0)\""}}, in),
+              HasSubstr("tensor 'b' is shard(0) -> shard(0): nothing changes"));
+  EXPECT_THAT(error_of({{"tensors.a.after", "\"shard(0)\""}}, in),
+              HasSubstr("tensor 'a' has a placement after the kernel, which only reads it"));
+  EXPECT_THAT(error_of({{"tensors.c.before", "\"shard(1)\""}}, out),
+              HasSubstr("tensor 'c' has a placement before the kernel, which writes it"));
+  EXPECT_THAT(error_of({{"communicate.a.algorithm", "ring"}}, in),
+              HasSubstr("through rank 1, which has no place for it"));
+  EXPECT_THAT(error_of({{"communicate.a.split", "257"}}, in), HasSubstr("257"));
+  EXPECT_THAT(error_of({{"communicate.a.memory_budget", "4096"}}, in),
+              HasSubstr("tensor 'a' is exchanged and needs no staging"));
+}
+
+TEST(BindExchanged, AChunkHasNoPlaceOnARankInBetween) {
+  testing::TemporaryFolder folder;
+  ScheduleBuilder builder(3);
+  const LogicalTensor tensor{"a", {48, 48}, Dtype::bf16, Placement::shard(0), Placement::shard(1)};
+  const int a = builder.tensor(tensor);
+  for (int from = 0; from < 3; ++from)
+    for (int to = 0; to < 3; ++to) {
+      if (from == to) continue;
+      const int chunk = builder.chunk(a, intersect(held_region(tensor.before, tensor.shape, 3, from),
+                                                   held_region(tensor.after, tensor.shape, 3, to)));
+      if (from == 0 && to == 2) {
+        const Dependency hop = builder.push(0, 1, chunk, chunk);
+        builder.push(1, 2, chunk, chunk, {hop});
+      } else {
+        builder.push(from, to, chunk, chunk);
+      }
+    }
+  const std::string path = folder.write("a.json", to_json(std::move(builder).build()));
+  // A schedule file takes the place of the template's options.
+  std::string text = read_file(SYNCOPATE_SOURCE_DIR "/operators/a2a_gemm.toml");
+  text.replace(text.find("initiator ="), std::string::npos, "schedule = \"" + path + "\"\n");
+  text.replace(text.find("../kernels"), 10, SYNCOPATE_SOURCE_DIR "/kernels");
+  const std::string file = folder.write("op.toml", text);
+  EXPECT_THAT(error_of({{"ranks", "3"}, {"kernel.args.M", "48"}, {"kernel.args.K", "16"}}, file),
+              HasSubstr("the schedule takes a[0:16, 32:48] through rank 1, which has no place for it; send every chunk "
+                        "from the rank that has it straight to the one that needs it"));
+}
+
+TEST(BindReduced, NobodySendsASummandOfWhichHeKeepsTheSum) {
+  EXPECT_THAT(
+      error_of({{"communicate.c.algorithm", "one_shot"}}, SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml"),
+      HasSubstr("the schedule sends summands of 'c' of which their rank keeps the sum, which is not fused yet"));
+}
+
 TEST(BindReduced, PlacementsOfOutputs) {
   const auto error = [](const std::vector<Override>& overrides) { return error_of(overrides, kReducing); };
-  EXPECT_THAT(error({{"tensors.c.after", "replicate"}}),
-              HasSubstr("--set tensors.c.after=replicate: tensor 'c': partial(sum) -> replicate is a collective of "
-                        "type all-reduce, which is not fused yet"));
   EXPECT_THAT(error({{"tensors.c.after", "\"shard(1)\""}}),
               HasSubstr("tensor 'c': partial(sum) -> shard(1) is not fused yet; after = \"shard(0)\""));
   EXPECT_THAT(error({{"tensors.c.after", "\"partial(sum)\""}}),
@@ -240,8 +297,7 @@ TEST(BindReduced, PlacementsOfOutputs) {
   EXPECT_THAT(error({{"tensors.c.before", "replicate"}}),
               HasSubstr("--set tensors.c.before=replicate: tensor 'c' has a placement before the kernel"));
   EXPECT_THAT(error({{"tensors.a.after", "\"shard(0)\""}}),
-              HasSubstr("tensor 'a' has a placement after the kernel, which only reads it; an input has 'before' and "
-                        "'inside'"));
+              HasSubstr("tensor 'a' is shard(0) -> shard(0): nothing changes"));
   EXPECT_THAT(error({{"tensors.c.after", "\"shard(2)\""}}),
               HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
 }

@@ -36,7 +36,8 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(PlanJson, SameOperatorSameBytes) { EXPECT_EQ(small_plan(), small_plan()); }
 
 TEST(PlanJson, ReadBackTheSame) {
-  for (const char* file : {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper"}) {
+  for (const char* file : {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp_plain",
+                           "gemm_ar", "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "embedding_rs"}) {
     const std::string text =
         to_json(compile_operator(std::string(SYNCOPATE_SOURCE_DIR "/operators/") + file + ".toml"));
     EXPECT_EQ(to_json(parse_plan(SourceFile("plan.json", text))), text) << file;
@@ -65,10 +66,30 @@ TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
       }
 }
 
+TEST(PlanJson, WindowsAreChecked) {
+  const std::string text = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/a2a_gemm.toml", {{"ranks", "2"}}));
+  const std::string callers = "\"window\": [[[0, 512], [0, 512]], [[512, 1024], [0, 512]]]";
+  const auto error = [&](const std::string& from, const std::string& to) {
+    return error_of(replaced(text, from, to), false);
+  };
+  EXPECT_THAT(error(callers, "\"window\": [[[0, 513], [0, 512]], [[513, 1024], [0, 512]]]"),
+              HasSubstr("buffer 'a' shows [0:513, 0:512] of its tensor; no more than its own size, 512 x 512"));
+  EXPECT_THAT(
+      error(callers, "\"window\": [[[0, 512], [0, 512]], [[9512, 10024], [0, 512]]]"),
+      HasSubstr("the windows of buffer 'a' leave parts of a tensor 10024 x 512 out; together they show all of it"));
+  EXPECT_THAT(error(callers, "\"window\": [[[0, 512], [0, 512]], [[512, 1024], [0, 511]]]"), "no error");
+  EXPECT_THAT(error(callers, "\"window\": [[[0, 512], [0, 511]], [[512, 1024], [0, 511]]]"),
+              HasSubstr("buffers 'a' and 'a_inside' show different tensors; both show parts of one"));
+  EXPECT_THAT(error(callers, "\"window\": []"), HasSubstr("buffers 'a' and 'a_inside' show different tensors"));
+  EXPECT_THAT(error("\"partner\": 0", "\"partner\": 1"),
+              HasSubstr("buffer 'a' cannot be the source buffer of buffer 1"));
+  EXPECT_THAT(error("\"role\": \"source\"", "\"role\": \"result\""), HasSubstr("buffer 'a'"));
+}
+
 TEST(PlanJson, SumsAreChecked) {
   const std::string text = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml",
                                                     {{"ranks", "2"}, {"kernel.args.M", "100"}}));
-  EXPECT_THAT(error_of(replaced(text, "\"staging_for\": 2", "\"staging_for\": 1"), false),
+  EXPECT_THAT(error_of(replaced(text, "\"partner\": 2", "\"partner\": 1"), false),
               HasSubstr("buffer 'c_staging' cannot be the staging buffer of buffer 1"));
   EXPECT_THAT(error_of(replaced(text, "\"own_place\": 0", "\"own_place\": 3"), false),
               HasSubstr("'own_place' is 3; it must be from 0 to"));
@@ -85,8 +106,8 @@ TEST(PlanJson, TruncationAnywhereIsAnError) {
 }
 
 TEST(PlanJson, WrongVersion) {
-  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 4", "\"syncopate_plan\": 7")),
-            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 4: compile the operator again");
+  EXPECT_EQ(error_of(replaced(small_plan(), "\"syncopate_plan\": 5", "\"syncopate_plan\": 7")),
+            "plan.json:2:21: this plan is of version 7; this Syncopate reads version 5: compile the operator again");
 }
 
 TEST(PlanJson, GridsThatNothingIsLaunchedWith) {
@@ -155,7 +176,11 @@ TEST(PlanJson, WhatConsumersRelyOnIsChecked) {
               HasSubstr("'shard(2)' of a tensor of 2 dimensions; dimensions count from 0 to 1"));
   EXPECT_THAT(error("\"name\": \"b\"", "\"name\": \"a\""), HasSubstr("a buffer called 'a'; every buffer has a name"));
   EXPECT_THAT(error("\"parameter\": \"b_ptr\"", "\"parameter\": \"a_ptr\""), HasSubstr("the parameter 'a_ptr'"));
-  EXPECT_THAT(error("\"staging_for\": -1", "\"staging_for\": -2"), HasSubstr("'staging_for' is -2"));
+  EXPECT_THAT(error("\"partner\": -1", "\"partner\": -2"), HasSubstr("'partner' is -2"));
+  EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"depot\""),
+              HasSubstr("unknown role 'depot'; kernel, staging, source or result"));
+  EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"source\""),
+              HasSubstr("the parameter 'a_ptr'; each buffer of the kernel has one of its own, and others have none"));
   EXPECT_THAT(error("\"slot\": 0", "\"slot\": 9"), HasSubstr("is in slot 9 of rank 0, which has "));
   EXPECT_THAT(error("\"slot\": 1", "\"slot\": 0"), HasSubstr(", one there already; slots count from 0"));
   EXPECT_THAT(error("\"completion_signals\": [", "\"completion_signals\": [99, "), HasSubstr("a signal is 99"));

@@ -25,7 +25,8 @@ Plan hand_made() {
   staging.shape = {6, 4};
   staging.inside = Placement::replicate();
   staging.symmetric = true;
-  staging.staging_for = 0;
+  staging.role = BufferRole::staging;
+  staging.partner = 0;
   plan.buffers = {c, staging};
   plan.signals = {{"arrival", 1, 0, 1, ""}, {"count at 2", 2, 5, 4, ""}, {"count at 0", 0, 7, 2, ""}};
   plan.tiles = {{{10}, {}, {{0, {{0, 4}, {0, 4}}}}}, {{11}, {}, {{0, {{4, 8}, {0, 4}}}}}};
@@ -96,6 +97,23 @@ TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
   EXPECT_EQ(tables.addends, (Table{8, 0, 4, 8, 4, 8}));
   EXPECT_EQ(Table(tables.tiles.begin() + 5, tables.tiles.begin() + 8), (Table{0, 1, 1})) << "own value behind";
   EXPECT_EQ(Table(tables.tiles.begin() + 20, tables.tiles.begin() + 23), (Table{1, 1, 2})) << "own value before";
+}
+
+TEST(KernelTables, OfAPlanThatSendsAndReducesNothingHaveRaisesOnly) {
+  Plan plan = hand_made();
+  plan.buffers[0].inside = plan.buffers[0].after = Placement::replicate();
+  plan.buffers[1].role = BufferRole::result;
+  plan.programs[1].slots = {{0, {}, {}, {}, {}, 0, {1}}, {1, {{0, 1}}, {}, {}, {}, 0, {1, 2}}};
+  const KernelTables tables = kernel_tables(plan, 1);
+  EXPECT_EQ(tile_columns(plan), 7);
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 0, 0, 1, slot_work::kRaisesEarly,  //
+                                 11, 0, 1, 1, 1, 1, 3, slot_work::kRaisesEarly}));
+  EXPECT_EQ(tables.signals, (Table{2, 5, 2, 5, 0, 7}));
+  plan.workers = 1;
+  plan.programs[1].slots[1].waits.clear();
+  EXPECT_EQ(kernel_tables(plan, 1).tiles,
+            (Table{10, 0, 0, 0, 0, 0, 0, 0,  //
+                   11, 0, 0, 0, 1, 1, 3, slot_work::kRaisesLate + slot_work::kRaisesEarly}));
 }
 
 /// Per slot: the rows of signals to raise before it stores, and those to raise after.

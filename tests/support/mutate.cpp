@@ -6,6 +6,8 @@
 #include <functional>
 #include <utility>
 
+#include "syncopate/plan/inputs.h"
+
 namespace syncopate::testing {
 
 namespace {
@@ -29,7 +31,7 @@ void erase_at(std::vector<Transfer>& transfers, std::size_t position) {
 
 class Mutator {
  public:
-  explicit Mutator(const Plan& plan) : plan_(plan) {
+  explicit Mutator(const Plan& plan) : plan_(plan), written_(written_by_tiles(plan)) {
     for (std::size_t rank = 0; rank < plan.programs.size(); ++rank)
       for (std::size_t q = 0; q < plan.programs[rank].queues.size(); ++q)
         for (std::size_t p = 0; p < plan.programs[rank].queues[q].transfers.size(); ++p)
@@ -50,6 +52,7 @@ class Mutator {
     for (const Place& at : places_) drop_or_duplicate(at);
     reorder_tiles();
     change_workers();
+    change_walks();
     return std::move(mutants_);
   }
 
@@ -80,6 +83,10 @@ class Mutator {
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].waits; });
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
+        for (std::size_t i = 0; i < plan_.programs[rank].slots[s].steps.size(); ++i)
+          visit(fmt::format("step {} of slot {} of rank {}", i, s, rank),
+                [rank, s, i](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].steps[i].waits; });
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("the addition in slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].sum_waits; });
@@ -161,6 +168,16 @@ class Mutator {
     return (a.rank == b.rank && a.queue == b.queue) || transfer(a).destination.rank == transfer(b).destination.rank;
   }
 
+  /// What a transfer moves: 0 what callers supply, 1 what tiles have stored, 2 sums that are handed out.
+  int stage(const Place& at) const {
+    if (transfer(at).destination.buffer == reduced_buffer(plan_)) return 2;
+    return written_[static_cast<std::size_t>(transfer(at).source.buffer)] ? 1 : 0;
+  }
+
+  /// What tiles store leaves when they have had what they read, and a sum when its summands have come; and with each of
+  /// these comes all that was before it in its queue. So who waits for the one may have waited for the other.
+  bool may_follow(const Place& a, const Place& b) const { return stage(a) != stage(b); }
+
   void swap_transfers() {
     for_each_pair_of_a_rank([&](const Place& a, const Place& b) {
       add("swap transfers", fmt::format("{} and {} change places", name(a), name(b)), true,
@@ -180,7 +197,8 @@ class Mutator {
         const Place a = places_[i];
         const Place b = places_[j];
         if (transfer(a).signals == transfer(b).signals) continue;
-        add("swap signals", fmt::format("{} and {} exchange their signals", name(a), name(b)), alike(a, b),
+        add("swap signals", fmt::format("{} and {} exchange their signals", name(a), name(b)),
+            alike(a, b) || may_follow(a, b),
             [a, b](Plan& plan) { std::swap(transfer_at(plan, a).signals, transfer_at(plan, b).signals); });
       }
     }
@@ -262,7 +280,7 @@ class Mutator {
     });
     // Room that may be filled again may be so twice by the same, if nobody waits for either.
     const bool harmless =
-        transfer(at).signals.empty() && plan_.buffer(transfer(at).destination.buffer).staging_for >= 0;
+        transfer(at).signals.empty() && plan_.buffer(transfer(at).destination.buffer).role == BufferRole::staging;
     add("duplicate transfer", fmt::format("{} comes twice", name(at)), harmless, [at](Plan& plan) {
       std::vector<Transfer>& transfers = queue_at(plan, at);
       transfers.insert(transfers.begin() + static_cast<std::ptrdiff_t>(at.position), Transfer(transfers[at.position]));
@@ -307,7 +325,38 @@ class Mutator {
     add("change workers", "one worker more", true, [](Plan& plan) { ++plan.workers; });
   }
 
+  void change_walks() {
+    for (std::size_t rank = 0; rank < plan_.programs.size(); ++rank)
+      for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s) change_walk(rank, s);
+  }
+
+  void change_walk(std::size_t rank, std::size_t slot) {
+    const auto steps_of = [rank, slot](Plan& plan) -> std::vector<LoopStep>& {
+      return plan.programs[rank].slots[slot].steps;
+    };
+    const Slot& about = plan_.programs[rank].slots[slot];
+    for (std::size_t i = 0; i < about.steps.size(); ++i) {
+      const std::string name = fmt::format("step {} of slot {} of rank {}", i, slot, rank);
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      add("drop step", name + " is left out", false,
+          [=](Plan& plan) { steps_of(plan).erase(steps_of(plan).begin() + at); });
+      add("repeat step", name + " comes twice", false,
+          [=](Plan& plan) { steps_of(plan).insert(steps_of(plan).begin() + at, LoopStep(steps_of(plan)[i])); });
+      if (i + 1 == about.steps.size()) continue;
+      if (!about.steps[i].waits.empty())
+        add("late wait", name + " leaves its waits to the next one", false, [=](Plan& plan) {
+          std::vector<LoopStep>& steps = steps_of(plan);
+          std::vector<Wait>& next = steps[i + 1].waits;
+          next.insert(next.begin(), steps[i].waits.begin(), steps[i].waits.end());
+          steps[i].waits.clear();
+        });
+      add("swap steps", name + " and the next one change places, not their waits", true,
+          [=](Plan& plan) { std::swap(steps_of(plan)[i].piece, steps_of(plan)[i + 1].piece); });
+    }
+  }
+
   const Plan& plan_;
+  const std::vector<bool> written_;  ///< per buffer
   std::vector<Place> places_;
   std::vector<Mutant> mutants_;
 };
@@ -320,7 +369,8 @@ const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
       "drop wait",          "drop raise",    "lower threshold", "lower count",  "swap transfers", "swap chunks",
       "swap signals",       "reorder queue", "shift chunk",     "shrink chunk", "retarget",       "drop transfer",
-      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers"};
+      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers", "drop step",
+      "repeat step",        "late wait",     "swap steps"};
   return kKinds;
 }
 

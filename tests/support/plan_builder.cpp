@@ -58,7 +58,13 @@ class Maker {
         go_round();
         break;
     }
-    for (int rank = 0; rank < ranks_; ++rank) make_slots(rank);
+    if (options_.streamed) make_pieces();
+    for (int rank = 0; rank < ranks_; ++rank) {
+      if (options_.streamed)
+        make_walks(rank);
+      else
+        make_slots(rank);
+    }
     drop_unused_signals(plan_);  // a chunk whose arrival another's implies for everybody needs no signal of its own
     return std::move(plan_);
   }
@@ -265,6 +271,47 @@ class Maker {
     }
   }
 
+  /// A piece for each chunk, in the order of rows.
+  void make_pieces() {
+    plan_.kernel.streamed_loops = {"rows"};
+    for (Tile& tile : plan_.tiles) {
+      tile.reads.erase(tile.reads.begin());  // of a
+      for (const std::vector<Chunk>& chunks : chunks_)
+        for (const Chunk& chunk : chunks) {
+          const auto number = static_cast<std::int64_t>(tile.pieces.size());
+          tile.pieces.push_back({0, number, number + 1, {{kA, chunk.region}}});
+        }
+    }
+  }
+
+  /// Own chunks first, then the others in the order in which their transfers were placed.
+  void make_walks(int rank) {
+    std::vector<std::pair<std::ptrdiff_t, int>> order;  // transfer, piece
+    const std::vector<LoopPiece>& pieces = plan_.tiles.front().pieces;
+    for (std::size_t piece = 0; piece < pieces.size(); ++piece) {
+      std::ptrdiff_t brings = -1;
+      for (std::size_t p = 0; p < placed_.size(); ++p)
+        if (placed_[p].destination == rank && placed_[p].region == pieces[piece].reads.front().region)
+          brings = static_cast<std::ptrdiff_t>(p);
+      order.emplace_back(brings, static_cast<int>(piece));
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<std::set<std::size_t>> known(static_cast<std::size_t>(options_.workers));
+    for (std::size_t t = 0; t < plan_.tiles.size(); ++t) {
+      std::set<std::size_t>& worker = known[t % known.size()];
+      Slot slot;
+      slot.tile = static_cast<int>(t);
+      for (const auto& [brings, piece] : order) {
+        slot.steps.push_back({piece, {}});
+        if (brings < 0) continue;
+        const Placed& placed = placed_[static_cast<std::size_t>(brings)];
+        if (!worker.contains(static_cast<std::size_t>(brings))) slot.steps.back().waits.push_back(placed.arrival);
+        worker.insert(placed.known.begin(), placed.known.end());
+      }
+      program(rank).slots.push_back(std::move(slot));
+    }
+  }
+
   HandMadeOptions options_;
   int ranks_;
   Plan plan_;
@@ -286,6 +333,7 @@ void for_each_list(Plan& plan, WaitsVisitor&& visit_waits, SignalsVisitor&& visi
     }
     for (Slot& slot : program.slots) {
       visit_waits(slot.waits);
+      for (LoopStep& step : slot.steps) visit_waits(step.waits);
       visit_waits(slot.sum_waits);
       visit_signals(slot.signals);
     }

@@ -22,6 +22,8 @@ struct HandMadeOptions {
   int split = 2;  ///< chunks per shard
   int workers = 3;
   int queues = 1;  ///< per rank; direct routes deal the peers over them
+  /// Every tile reads all of `a`, chunk by chunk in a streamed loop: the chunks of the own rank first.
+  bool streamed = false;
   /// direct_push: one arrival signal per source that counts its chunks, instead of one per chunk.
   bool counted = false;
 };

@@ -154,7 +154,8 @@ class ReduceMaker {
     staging.parameter.clear();
     staging.held = nothing;
     staging.symmetric = is_push();
-    staging.staging_for = kC;
+    staging.role = BufferRole::staging;
+    staging.partner = kC;
   }
 
   void make_transfers() {

@@ -26,6 +26,11 @@ def fused_module(name):
     return load(FUSED / f"{name}.py")
 
 
+def sent_module(name):
+    """The fused kernel whose output is sent to other ranks as it is."""
+    return load(FUSED / f"{name}_sent.py")
+
+
 def sum_module(name):
     """The fused kernel whose output is a sum over ranks."""
     return load(FUSED / f"{name}_sum.py")

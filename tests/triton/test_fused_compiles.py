@@ -90,6 +90,22 @@ class FusedCompiles(unittest.TestCase):
             between = compiled.ptx[published:raised]
             self.assertIn("barrier.sync", between)
 
+    def test_sent_outputs(self):
+        for name in ("gemm", "gemm_pointers"):
+            local = kernels.local_kernel(name)
+            fused = getattr(kernels.sent_module(name), f"{name}_fused")
+            for tile, warps, stages in CONFIGURATIONS:
+                with self.subTest(kernel=name, tile=tile, warps=warps, stages=stages):
+                    before = compile_kernel(local, tile, warps, stages)
+                    after = compile_kernel(fused, tile, warps, stages)
+                    print(f"{name} {tile}, {warps} warps, {stages} stages, sent\n  local: {before}\n  fused: {after}")
+                    self.assertLessEqual(after.spill_bytes, before.spill_bytes)
+                    self.assertLessEqual(after.shared_bytes, before.shared_bytes + 16 * 1024)
+                    self.assertLessEqual(after.shared_bytes, MOST_SHARED)
+                    for instruction in INSTRUCTIONS:
+                        self.assertEqual(after.count(instruction), before.count(instruction), instruction)
+                    self.assert_published_before_raised(after)
+
     def test_sums_through_descriptors(self):
         none = [(0, 0)] * len(CONFIGURATIONS)
         some_predicates = [(8, 8)] * len(CONFIGURATIONS)

@@ -46,7 +46,8 @@ void for_each_number(Plan& plan, Visitor&& visit) {
     number(buffer.before.dimension);
     number(buffer.inside.dimension);
     number(buffer.after.dimension);
-    number(buffer.staging_for);
+    number(buffer.partner);
+    for (Region& window : buffer.window) region(window);
     for (Region& held : buffer.held) region(held);
   }
   for (Signal& signal : plan.signals) {

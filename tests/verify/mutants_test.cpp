@@ -71,6 +71,8 @@ TEST(Mutants, CoverEveryKind) {
     kinds.insert(mutant.kind);
     EXPECT_TRUE(descriptions.insert(mutant.kind + mutant.description).second) << mutant.description;
   }
+  options.streamed = true;
+  for (const Mutant& mutant : testing::all_mutants(testing::hand_made(options))) kinds.insert(mutant.kind);
   const auto& known = testing::mutation_kinds();
   EXPECT_EQ(kinds, std::set<std::string>(known.begin(), known.end()));
 }

@@ -83,6 +83,24 @@ TEST_P(Oracle, AgreesAboutSeveralQueuesAndCounters) {
   compare(options);
 }
 
+TEST_P(Oracle, AgreesAboutStreamedLoops) {
+  HandMadeOptions options;
+  options.route = GetParam();
+  options.rows = 6;
+  options.inner = 1;
+  options.columns = 2;
+  options.tile_rows = 2;
+  options.tile_columns = 2;
+  options.workers = 2;
+  options.streamed = true;
+  compare(options);
+  options.ranks = 3;
+  options.rows = 5;  // the last rank has none, or fewer
+  options.split = 1;
+  options.workers = 1;
+  compare(options);
+}
+
 INSTANTIATE_TEST_SUITE_P(Routes, Oracle,
                          ::testing::Values(Route::direct_push, Route::direct_pull, Route::ring_push, Route::ring_pull));
 

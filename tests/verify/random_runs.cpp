@@ -126,14 +126,22 @@ class Run {
   bool must_raise(const Agent& worker) const {
     if (worker.pending.empty()) return false;
     if (worker.position >= program_of(worker.rank).slots.size()) return true;
+    return !next_waits(worker).empty();
+  }
+
+  /// What the worker waits for before its slot's next phase: waits before the tile, of each step, before it adds.
+  const std::vector<Wait>& next_waits(const Agent& worker) const {
+    static const std::vector<Wait> kNone;
     const Slot& slot = slot_of(worker);
-    return worker.phase == 0 ? !slot.waits.empty() : worker.phase == 1 && !slot.sum_waits.empty();
+    const auto phase = static_cast<std::size_t>(worker.phase);
+    if (phase == 0) return slot.waits;
+    if (phase <= slot.steps.size()) return slot.steps[phase - 1].waits;
+    return phase == slot.steps.size() + 1 ? slot.sum_waits : kNone;
   }
 
   bool worker_can_step(const Agent& worker) const {
     if (worker.launch == 0 || is_done(worker)) return false;
-    if (must_raise(worker) || worker.phase == 2) return true;
-    return satisfied(worker.phase == 0 ? slot_of(worker).waits : slot_of(worker).sum_waits, worker.launch);
+    return must_raise(worker) || satisfied(next_waits(worker), worker.launch);
   }
 
   bool satisfied(const std::vector<Wait>& waits, int launch) const {
@@ -313,19 +321,31 @@ class Run {
     }
   }
 
-  /// A slot in three steps: it begins to read; it has waited before it adds, and begins to add and to store; it ends.
+  /// A slot in steps: it begins to read; it comes to each of its pieces, and begins to read that; it has waited before
+  /// it adds, and begins to add and to store; it ends.
   void step_worker(Agent& worker) {
     if (must_raise(worker)) return raise_pending(worker);
     const Slot& slot = slot_of(worker);
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
     const std::string who = fmt::format("tile {}", slot.tile);
-    switch (worker.phase++) {
+    const auto begin_reads = [&](const std::vector<TileAccess>& reads) {
+      for (const TileAccess& read : reads) begin_read(who, worker.launch, {worker.rank, read.buffer, read.region});
+    };
+    const auto end_reads = [&](const std::vector<TileAccess>& reads) {
+      for (const TileAccess& read : reads) end_read({worker.rank, read.buffer, read.region});
+    };
+    const auto piece_of = [&](std::size_t step) -> const LoopPiece& {
+      return tile.pieces[static_cast<std::size_t>(slot.steps[step].piece)];
+    };
+    const auto phase = static_cast<std::size_t>(worker.phase++);
+    if (phase >= 2 && phase <= slot.steps.size() + 1) end_reads(piece_of(phase - 2).reads);
+    if (phase >= 1 && phase <= slot.steps.size()) return begin_reads(piece_of(phase - 1).reads);
+    switch (phase == 0 ? 0 : phase - slot.steps.size()) {
       case 0:
-        for (const TileAccess& read : tile.reads)
-          begin_read(who, worker.launch, {worker.rank, read.buffer, read.region});
+        begin_reads(tile.reads);
         break;
       case 1:
-        for (const TileAccess& read : tile.reads) end_read({worker.rank, read.buffer, read.region});
+        end_reads(tile.reads);
         for_each_added(worker, [&](const Access& added) { begin_read(who, worker.launch, added); });
         for_each_write(worker, [&](const Access& write) { begin_write(who, worker.launch, write); });
         break;

@@ -30,6 +30,22 @@ TEST(RightPlans, EveryRouteAndNumberOfRanks) {
   }
 }
 
+TEST(RightPlans, StreamedLoops) {
+  for (const Route route : kRoutes)
+    for (int ranks = 1; ranks <= 8; ++ranks)
+      for (const int split : {1, 3}) {
+        HandMadeOptions options;
+        options.ranks = ranks;
+        options.route = route;
+        options.split = split;
+        options.rows = 8 * ranks - 3;
+        options.streamed = true;
+        const Proof proof = verify(testing::hand_made(options));
+        ASSERT_TRUE(proof.holds()) << "route " << int(route) << ", " << ranks << " ranks, split " << split << '\n'
+                                   << proof.to_string();
+      }
+}
+
 TEST(RightPlans, RaggedShardsChunksAndTiles) {
   for (const Route route : kRoutes) {
     for (const std::int64_t rows : {1, 3, 7, 13, 29}) {

@@ -69,7 +69,7 @@ TEST(SumForm, OneReducedBufferAndOneForItsSummands) {
   plan.buffers[4].name = "more";
   EXPECT_EQ(refutation(plan, "form"), "c_staging and more are both staging buffers; a plan has at most one");
   plan = right();
-  plan.buffers[3].staging_for = 0;
+  plan.buffers[3].partner = 0;
   EXPECT_EQ(refutation(plan, "form"),
             "buffer c_staging is to receive summands of buffer number 0, which is not reduced");
   plan = right();
@@ -151,7 +151,7 @@ TEST(SumForm, Slots) {
   EXPECT_EQ(refutation(plan, "form"), "rank 0 computes tile (2, 0) 2 times");
   plan = right();
   plan.tiles[0].reads.push_back({3, {{0, 4}, {0, 4}}});
-  EXPECT_EQ(refutation(plan, "form"), "tile (0, 0) uses c_staging, which is for summands on their way");
+  EXPECT_EQ(refutation(plan, "form"), "tile (0, 0) uses c_staging, which is none of the kernel's");
 }
 
 TEST(SumForm, WithoutAReducedBufferNothingIsAdded) {
@@ -160,7 +160,7 @@ TEST(SumForm, WithoutAReducedBufferNothingIsAdded) {
   EXPECT_EQ(refutation(plan, "form"), "slot 1 of rank 0 takes part in a sum, and nothing is reduced");
   plan = testing::hand_made({});
   plan.programs[1].slots[0].signals = {0};
-  EXPECT_EQ(refutation(plan, "form"), "slot 0 of rank 1 takes part in a sum, and nothing is reduced");
+  EXPECT_EQ(refutation(plan, "form"), "slot 0 of rank 1 raises signals, and no output leaves its rank");
 }
 
 TEST(SumSignals, ATileThatDoesNotSayThatItHasStored) {

@@ -96,6 +96,45 @@ TEST(Form, Regions) {
             "rank 1 holds a[0:8, 0:4] before the operator, but its placement says [8:16, 0:4]");
 }
 
+Plan streamed(Route route, int ranks = 2) {
+  HandMadeOptions options;
+  options.route = route;
+  options.ranks = ranks;
+  options.rows = 8 * ranks;
+  options.workers = 2;
+  options.streamed = true;
+  return testing::hand_made(options);
+}
+
+TEST(Form, WalksOfPieces) {
+  Plan plan = streamed(Route::direct_push);
+  plan.tiles[1].pieces[2].begin = 3;
+  EXPECT_EQ(refutation(plan, "form"),
+            "tile (0, 1): a piece of loop rows holds iterations 3 to 3, and the one before it ends at 2");
+  plan = streamed(Route::direct_push);
+  plan.tiles[1].pieces[2].loop = 1;
+  EXPECT_EQ(refutation(plan, "form"), "tile (0, 1) has a piece of loop number 1 of 1 behind one of loop number 0");
+  plan = streamed(Route::direct_push);
+  plan.tiles[1].pieces[2].reads[0].region = {{0, 4}};
+  EXPECT_EQ(refutation(plan, "form"), "tile (0, 1): a[0:4] is not inside the buffer, whose shape is 16 x 4");
+  plan = streamed(Route::direct_push);
+  plan.programs[1].slots[3].steps[1].piece = 4;
+  EXPECT_EQ(refutation(plan, "form"), "slot 3 of rank 1 walks piece number 4 of 4");
+  plan = streamed(Route::direct_push);
+  plan.programs[1].slots[3].steps[1].piece = plan.programs[1].slots[3].steps[0].piece;
+  EXPECT_EQ(refutation(plan, "form"), "slot 3 of rank 1 walks piece number 2 twice");
+  plan = streamed(Route::direct_push);
+  plan.programs[1].slots[3].steps.pop_back();
+  EXPECT_EQ(refutation(plan, "form"), "slot 3 of rank 1 walks 3 of the 4 pieces of its tile");
+  plan = streamed(Route::direct_push);
+  plan.programs[1].slots[0].steps[3].waits[0].signal = 99;
+  EXPECT_EQ(refutation(plan, "form"), "slot 0 of rank 1 waits for signal number 99 of 6");
+  plan = streamed(Route::direct_push);
+  plan.programs[1].slots[0].steps.clear();
+  plan.tiles[static_cast<std::size_t>(plan.programs[1].slots[0].tile)].pieces.clear();
+  EXPECT_THAT(refutation(plan, "form"), HasSubstr("slot 0 of rank 0 walks piece number 0 of 0"));
+}
+
 TEST(Form, ReductionsAndLocalBuffersCannotBeMoved) {
   Plan plan = right(Route::direct_push);
   plan.buffers[2].before = Placement::partial_sum();
@@ -373,6 +412,42 @@ TEST(NoDeadlock, TheSecondLaunchIsLookedAt) {
   EXPECT_THAT(refutation(plan, "no deadlock"),
               HasSubstr("waits in launch 2 for 'rank 1 free for rank 0' to reach 1; it "
                         "is at 0 and nobody is left to raise it"));
+}
+
+TEST(NoEarlyRead, APieceBeforeItsWait) {
+  Plan plan = streamed(Route::direct_push);
+  std::vector<LoopStep>& steps = plan.programs[1].slots[0].steps;
+  ASSERT_EQ(steps[2].piece, 0);
+  ASSERT_EQ(steps[2].waits.size(), 1u);
+  steps[3].waits.insert(steps[3].waits.begin(), steps[2].waits.front());
+  steps[2].waits.clear();
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no read before its data"});
+  EXPECT_EQ(
+      refutation(plan, "no read before its data"),
+      "tile (0, 0) on rank 1 (slot 0, worker 0) may read a[0:4, 0:4] before it is there. Order of events: 1. rank "
+      "1 starts the launch; 2. the worker, which has waited for nothing, walks iterations 0 to 1 of loop rows, "
+      "which reads a[0:4, 0:4]; 3. only then comes transfer 0.0 (a[0:4, 0:4] from rank 0 to rank 1, at place 0 of "
+      "queue 'rank 0 queue 0'), which brings a[0:4, 0:4] and raises 'chunk 0.0 at rank 1'");
+}
+
+TEST(NoEarlyRead, AWorkerKnowsInLaterSlotsWhatItsStepsHaveWaitedFor) {
+  Plan plan = streamed(Route::direct_push);
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  for (std::size_t s = 2; s < plan.programs[1].slots.size(); ++s)
+    for (const LoopStep& step : plan.programs[1].slots[s].steps) EXPECT_TRUE(step.waits.empty());
+  plan.workers = 3;
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no read before its data"});
+}
+
+TEST(NoDeadlock, AStepThatWaitsForWhatNobodyRaises) {
+  Plan plan = streamed(Route::direct_push);
+  const Wait wait = plan.programs[1].slots[0].steps[2].waits.front();
+  for (Transfer& moved : plan.programs[0].queues[0].transfers) std::erase(moved.signals, wait.signal);
+  EXPECT_THAT(
+      refutation(plan, "no deadlock"),
+      AllOf(HasSubstr("tile (0, 0) on rank 1 (slot 0, worker 0) waits in launch 1, before it walks iterations 0 "
+                      "to 1 of loop rows, for 'chunk 0.0 at rank 1' to reach 1"),
+            HasSubstr("nobody is left to raise it")));
 }
 
 }  // namespace

@@ -109,7 +109,8 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, tl.cdiv(K, BLOCK_K)):
             offs_k = k * BLOCK_K + tl.arange(0, BLOCK_K)
-            a_tile = tl.load(a_rows + offs_k[None, :], mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
+            a_tile = tl.load(a_rows + offs_k[None, :],
+                             mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
             b_tile = tl.load(b_columns + offs_k[:, None].to(tl.int64) * N,
                              mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0.0)
             accumulator = tl.dot(a_tile, b_tile, accumulator)

@@ -189,21 +189,22 @@ def syncopate_raise_all(rows, signals, peers):
 
 
 @triton.jit
-def syncopate_raise_late(work, entry, signals, peers):
+def syncopate_raise_late(work, rows, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
+    `rows` is that of syncopate_raise_all.
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
     if work & 2:
-        syncopate_raise_all(entry + 7, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, entry, signals, peers):
+def syncopate_raise_early(work, rows, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
     if work & 4:
-        syncopate_raise_all(entry + 9, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(work >= -(1 << 62))
 
@@ -308,12 +309,13 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
         for k in range(0, tl.cdiv(K, BLOCK_K)):
             offs_k = k * BLOCK_K + tl.arange(0, BLOCK_K)
-            a_tile = tl.load(a_rows + offs_k[None, :], mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
+            a_tile = tl.load(a_rows + offs_k[None, :],
+                             mask=(offs_m[:, None] < M) & (offs_k[None, :] < K), other=0.0)
             b_tile = tl.load(b_columns + offs_k[:, None].to(tl.int64) * N,
                              mask=(offs_k[:, None] < K) & (offs_n[None, :] < N), other=0.0)
             accumulator = tl.dot(a_tile, b_tile, accumulator)
 
-        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_late(syncopate_work, syncopate_entry + 7, syncopate_signals, syncopate_peers)
         if syncopate_adds(syncopate_work):
             syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
                                                       syncopate_launch, syncopate_slot, syncopate_record,
@@ -337,5 +339,5 @@ def gemm_pointers_fused(a_ptr, b_ptr, c_ptr, M, N, K,
             else:
                 tl.store(c_ptrs, accumulator.to(c_ptr.dtype.element_ty),
                          mask=(offs_m[:, None] < M) & (offs_n[None, :] < N))
-        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_entry + 9, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)

@@ -189,21 +189,22 @@ def syncopate_raise_all(rows, signals, peers):
 
 
 @triton.jit
-def syncopate_raise_late(work, entry, signals, peers):
+def syncopate_raise_late(work, rows, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
+    `rows` is that of syncopate_raise_all.
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
     if work & 2:
-        syncopate_raise_all(entry + 7, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, entry, signals, peers):
+def syncopate_raise_early(work, rows, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
     if work & 4:
-        syncopate_raise_all(entry + 9, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(work >= -(1 << 62))
 
@@ -394,7 +395,7 @@ def gemm_split_helper_fused(x, w, y, rows, cols, depth,
             x_block = x_desc.load([tile_r * TILE_R, step])
             w_block = w_desc.load([step, tile_c * TILE_C])
             total = tl.dot(x_block, w_block, total)
-        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_late(syncopate_work, syncopate_entry + 7, syncopate_signals, syncopate_peers)
         if syncopate_adds(syncopate_work):
             syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
                                                       syncopate_launch, syncopate_slot, syncopate_record,
@@ -416,5 +417,5 @@ def gemm_split_helper_fused(x, w, y, rows, cols, depth,
                                      syncopate_entry)
             else:
                 y_desc.store([tile_r * TILE_R, tile_c * TILE_C], total.to(y_desc.dtype))
-        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_entry + 9, syncopate_signals, syncopate_peers)
         syncopate_slot += tl.num_programs(0)

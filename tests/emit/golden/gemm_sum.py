@@ -189,21 +189,22 @@ def syncopate_raise_all(rows, signals, peers):
 
 
 @triton.jit
-def syncopate_raise_late(work, entry, signals, peers):
+def syncopate_raise_late(work, rows, signals, peers):
     """Raises the signals of the slot before, where the tile order puts that off until here.
 
+    `rows` is that of syncopate_raise_all.
     By now that slot's stores are long complete, where waiting for them at once would have stalled the block. This
     stands ahead of all that uses the tile's accumulators: so tensor cores still work on them meanwhile.
     """
     if work & 2:
-        syncopate_raise_all(entry + 7, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
 
 
 @triton.jit
-def syncopate_raise_early(work, entry, signals, peers):
+def syncopate_raise_early(work, rows, signals, peers):
     """Raises the slot's signals, if the tile order does not put that off until the program's next slot."""
     if work & 4:
-        syncopate_raise_all(entry + 9, signals, peers)
+        syncopate_raise_all(rows, signals, peers)
     # Triton 3.6 fuses a flattened tile loop with its inner loop wrongly if a branch is the last thing in it.
     tl.assume(work >= -(1 << 62))
 
@@ -407,7 +408,7 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
 
         # Store the quarters of the columns one after the other: the staging buffer in shared memory is then a quarter
         # as large, which leaves room for another stage of the loop above, or for another program on the SM.
-        syncopate_raise_late(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_late(syncopate_work, syncopate_entry + 7, syncopate_signals, syncopate_peers)
         if syncopate_adds(syncopate_work):
             syncopate_arrived = syncopate_wait_to_add(syncopate_work, syncopate_entry, syncopate_waits, syncopate_flags,
                                                       syncopate_launch, syncopate_slot, syncopate_record,
@@ -477,4 +478,4 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
                 syncopate_store_kept(c_ptr, fourth.to(c.dtype), c, row, column + BLOCK_N // 4 * 3, syncopate_entry)
             else:
                 c.store([row, column + BLOCK_N // 4 * 3], fourth.to(c.dtype))
-        syncopate_raise_early(syncopate_work, syncopate_entry, syncopate_signals, syncopate_peers)
+        syncopate_raise_early(syncopate_work, syncopate_entry + 9, syncopate_signals, syncopate_peers)

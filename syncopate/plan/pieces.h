@@ -1,0 +1,23 @@
+// Part of pass 1: what streamed loops read of gathered tensors cuts them into pieces of a tile, which can be walked as
+// chunks arrive.
+#pragma once
+
+#include <set>
+#include <string>
+
+#include "syncopate/kernel/footprint.h"
+#include "syncopate/plan/bind.h"
+
+namespace syncopate {
+
+/// Leaves in the loops of `space` only reads of these parameters whose addresses follow from the loop's variable; the
+/// others become reads of their tiles, which come before or after the waits of a tile, not between those of its pieces:
+/// a compiler may move what does not depend on the loop's variable out of the loop. No loops are left if nothing is.
+void keep_streamed_reads(TileSpace& space, const std::set<std::string>& gathered);
+
+/// Makes the pieces of the plan's tiles: maximal runs of iterations that need the same chunks, whichever rank they come
+/// to. Needs plan.tiles, and the schedules. Where no chunk ends inside a loop there is nothing to stream: then the
+/// reads of loops become reads of their tiles.
+void cut_into_pieces(const TileSpace& space, const TileKernel& kernel, BoundOperator& bound);
+
+}  // namespace syncopate
