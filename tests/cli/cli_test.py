@@ -2,8 +2,8 @@
 
 Usage: cli_test.py BINARY SOURCE_DIR
 """
-import json
 import errno
+import json
 import os
 import pathlib
 import pty
