@@ -11,8 +11,8 @@ NAN = float("nan")
 
 
 class Product:
-    """cuBLAS alone: the local product with everything in place. For a reduce-scatter that is one summand and no
-    result, so there is nothing to compare."""
+    """cuBLAS alone: the local product with everything in place. Where its result is reduced or sent on, there is nothing
+    to compare."""
 
     note = ""
 
@@ -27,7 +27,7 @@ class Product:
         self.out.fill_(NAN)
 
     def output(self):
-        return self.out if self.problem.row.kind == "ag" else None
+        return self.out if self.problem.row.kind in ("ag", "a2a") else None
 
 
 class SequentialGather:
@@ -41,7 +41,7 @@ class SequentialGather:
 
     def call(self):
         p = self.problem
-        dist.all_gather_into_tensor(p.a, p.a_shard)
+        dist.all_gather_into_tensor(p.a, p.a_own)
         torch.mm(p.a, p.b, out=self.out)
 
     def poison(self):
@@ -74,6 +74,77 @@ class SequentialScatter:
         return self.out
 
 
+class SequentialReduce:
+    """cuBLAS, then NCCL all-reduce, in place."""
+
+    note = ""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.out = problem.empty(*problem.result_shape)
+
+    def call(self):
+        torch.mm(self.problem.a, self.problem.b, out=self.out)
+        dist.all_reduce(self.out)
+
+    def poison(self):
+        self.out.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
+class SequentialExchangeBefore:
+    """The columns of each rank are brought together, NCCL all-to-all, then cuBLAS."""
+
+    note = ""
+
+    def __init__(self, problem):
+        self.problem = problem
+        shape = (problem.ranks, problem.shard_rows, problem.row.K)
+        self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
+        self.out = problem.empty(*problem.result_shape)
+
+    def call(self):
+        p = self.problem
+        self.sent.copy_(p.a_own.view(p.shard_rows, p.ranks, p.row.K).transpose(0, 1))
+        dist.all_to_all_single(self.received, self.sent)
+        torch.mm(self.received.view(p.row.M, p.row.K), p.b, out=self.out)
+
+    def poison(self):
+        for tensor in (self.sent, self.received, self.out):
+            tensor.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
+class SequentialExchangeAfter:
+    """cuBLAS, the columns of each rank are brought together, NCCL all-to-all."""
+
+    note = ""
+
+    def __init__(self, problem):
+        self.problem = problem
+        row, ranks = problem.row, problem.ranks
+        self.local = problem.empty(row.M, row.N)
+        self.sent = problem.empty(ranks, row.M, row.N // ranks)
+        self.out = problem.empty(*problem.result_shape)
+
+    def call(self):
+        p = self.problem
+        torch.mm(p.a, p.b, out=self.local)
+        self.sent.copy_(self.local.view(p.row.M, p.ranks, p.row.N // p.ranks).transpose(0, 1))
+        dist.all_to_all_single(self.out.view(self.sent.shape), self.sent)
+
+    def poison(self):
+        for tensor in (self.local, self.sent, self.out):
+            tensor.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
 class StreamsGather:
     """Overlap by streams: each chunk of the shards is gathered by NCCL on a stream of its own while another
     multiplies: own rows first, then each chunk's rows of each other rank, in place of the result, when an event says
@@ -96,10 +167,10 @@ class StreamsGather:
         self.stream.wait_event(self.begun)
         with torch.cuda.stream(self.stream):
             for chunk in range(self.chunks):
-                shard = p.a_shard[chunk * self.rows:(chunk + 1) * self.rows]
+                shard = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 dist.all_gather_into_tensor(self.gathered[chunk].view(-1, p.row.K), shard)
                 self.arrived[chunk].record(self.stream)
-        torch.mm(p.a_shard, p.b, out=self.out[p.rows_of(p.rank)])
+        torch.mm(p.a_own, p.b, out=self.out[p.rows_of(p.rank)])
         for chunk in range(self.chunks):
             current.wait_event(self.arrived[chunk])
             for step in range(1, p.ranks):
@@ -150,6 +221,87 @@ class StreamsScatter:
         return self.out
 
 
+class StreamsProducer:
+    """Overlap by streams where the product comes first: one chunk of its rows is multiplied while the chunk before it is
+    reduced, or exchanged, on a stream of its own."""
+
+    def __init__(self, problem, chunks):
+        self.problem, self.chunks = problem, chunks
+        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
+        self.rows = problem.row.M // chunks
+        self.local = problem.empty(problem.row.M, problem.row.N)
+        self.out = self.local if problem.row.kind == "ar" else problem.empty(*problem.result_shape)
+        self.sent = problem.empty(chunks, problem.ranks, self.rows, problem.row.N // problem.ranks)
+        self.stream = torch.cuda.Stream()
+        self.multiplied = [torch.cuda.Event() for _ in range(chunks)]
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        for chunk in range(self.chunks):
+            rows = slice(chunk * self.rows, (chunk + 1) * self.rows)
+            torch.mm(p.a[rows], p.b, out=self.local[rows])
+            self.multiplied[chunk].record(current)
+            self.stream.wait_event(self.multiplied[chunk])
+            with torch.cuda.stream(self.stream):
+                if p.row.kind == "ar":
+                    dist.all_reduce(self.out[rows])
+                else:
+                    self.exchange(chunk, rows)
+        current.wait_stream(self.stream)
+
+    def exchange(self, chunk, rows):
+        p = self.problem
+        self.sent[chunk].copy_(self.local[rows].view(self.rows, p.ranks, -1).transpose(0, 1))
+        received = [self.out[rank * p.row.M + rows.start:rank * p.row.M + rows.stop] for rank in range(p.ranks)]
+        dist.all_to_all(received, list(self.sent[chunk]))
+
+    def poison(self):
+        for tensor in (self.local, self.out, self.sent):
+            tensor.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
+class StreamsExchangeBefore:
+    """Overlap by streams: a chunk of every rank's rows is exchanged on a stream of its own while the chunk before it is
+    multiplied."""
+
+    def __init__(self, problem, chunks):
+        self.problem, self.chunks = problem, chunks
+        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
+        self.rows = problem.shard_rows // chunks
+        shape = (chunks, problem.ranks, self.rows, problem.row.K)
+        self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
+        self.out = problem.empty(*problem.result_shape)
+        self.stream = torch.cuda.Stream()
+        self.begun = torch.cuda.Event()
+        self.arrived = [torch.cuda.Event() for _ in range(chunks)]
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        self.begun.record(current)
+        self.stream.wait_event(self.begun)
+        with torch.cuda.stream(self.stream):
+            for chunk in range(self.chunks):
+                rows = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
+                self.sent[chunk].copy_(rows.view(self.rows, p.ranks, p.row.K).transpose(0, 1))
+                dist.all_to_all_single(self.received[chunk], self.sent[chunk])
+                self.arrived[chunk].record(self.stream)
+        for chunk in range(self.chunks):
+            current.wait_event(self.arrived[chunk])
+            for source in range(p.ranks):
+                begin = source * p.shard_rows + chunk * self.rows
+                torch.mm(self.received[chunk, source], p.b, out=self.out[begin:begin + self.rows])
+
+    def poison(self):
+        for tensor in (self.sent, self.received, self.out):
+            tensor.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
 class AsyncTensorParallel:
     """PyTorch's fused operators on symmetric memory. They allocate their results; the freed NaN tensors of poison()
     are what the allocator has at hand for them."""
@@ -163,7 +315,7 @@ class AsyncTensorParallel:
     def call(self):
         p = self.problem
         if p.row.kind == "ag":
-            _, (self.out,) = torch.ops.symm_mem.fused_all_gather_matmul(p.a_shard, [p.b], 0, self.group, return_A=False)
+            _, (self.out,) = torch.ops.symm_mem.fused_all_gather_matmul(p.a_own, [p.b], 0, self.group, return_A=False)
         else:
             self.out = torch.ops.symm_mem.fused_matmul_reduce_scatter(p.a, p.b, "sum", 0, self.group)
 
@@ -178,35 +330,33 @@ class AsyncTensorParallel:
 
 
 class Ours:
-    """A Syncopate operator. The gathered `a` stands in the operator's memory, where the caller's shard was put once; a
-    reduced `c` is the operator's own too, and the result a view of it. All else is read and written where the caller
-    has it."""
+    """A Syncopate operator. What transfers reach stands in the operator's memory: of inputs, the caller's part was put
+    there once; an output is a view of it. All else is read and written where the caller has it."""
 
     def __init__(self, problem, operator, note=""):
         self.problem, self.operator, self.note = problem, operator, note
         self.result = None
-        self.tensors = {"b": problem.b}
-        if problem.row.kind == "ag":
-            self.tensors["c"] = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        else:
-            self.tensors["a"] = problem.a
+        bindable = {buffer.name for buffer in operator.plan.buffers if buffer.bindable}
+        inputs = {"a": problem.a_own, "b": problem.b}
+        self.tensors = {name: tensor for name, tensor in inputs.items() if name in bindable}
+        self.placed = {name: tensor for name, tensor in inputs.items() if name not in bindable}
+        if "c" in bindable:
+            self.tensors["c"] = problem.empty(*problem.result_shape)
 
     def take_inputs(self):
         """After the problem was filled anew. Collective: no rank may have a call under way."""
-        if self.problem.row.kind == "ag":
-            self.operator.shard("a").copy_(self.problem.a_shard)
+        for name, tensor in self.placed.items():
+            self.operator.shard(name).copy_(tensor)
 
     def call(self):
         self.result = self.operator(**self.tensors)
 
     def poison(self):
         """Collective, as take_inputs: peers write into what is gathered."""
-        if self.problem.row.kind == "ag":
-            self.tensors["c"].fill_(NAN)
-            self.operator.buffer("a").fill_(NAN)
-            self.take_inputs()
-        else:
-            self.operator.buffer("c").fill_(NAN)
+        for name in self.placed:
+            self.operator.buffer(name).fill_(NAN)
+        self.take_inputs()
+        self.operator.buffer("c").fill_(NAN)
 
     def output(self):
         return self.result
@@ -219,12 +369,19 @@ def poison_gathered(problem):
             problem.a[problem.rows_of(rank)].fill_(NAN)
 
 
+SEQUENTIAL = {"ag": SequentialGather, "rs": SequentialScatter, "ar": SequentialReduce, "a2a": SequentialExchangeBefore,
+              "to_a2a": SequentialExchangeAfter}
+STREAMS = {"ag": StreamsGather, "rs": StreamsScatter, "ar": StreamsProducer, "a2a": StreamsExchangeBefore,
+           "to_a2a": StreamsProducer}
+ASYNC_TP = ("ag", "rs")  # the operators that PyTorch has
+
+
 def sequential(problem):
-    return SequentialGather(problem) if problem.row.kind == "ag" else SequentialScatter(problem)
+    return SEQUENTIAL[problem.row.kind](problem)
 
 
 def streams(problem, chunks):
-    return StreamsGather(problem, chunks) if problem.row.kind == "ag" else StreamsScatter(problem, chunks)
+    return STREAMS[problem.row.kind](problem, chunks)
 
 
 def enable_async_tensor_parallel(device_index):
