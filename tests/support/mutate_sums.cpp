@@ -175,7 +175,8 @@ class SumMutator {
           false, [=](Plan& plan) { slot_at(plan, rank, slot).signals.push_back(signal); });
   }
 
-  /// The worker's slot before speaks for what this one has yet to do.
+  /// The worker's slot before speaks for what this one has yet to do. Where slots raise more than they must, whoever
+  /// waits may know of it otherwise.
   void raise_early(std::size_t rank, std::size_t slot) {
     const auto workers = static_cast<std::size_t>(plan_.workers);
     if (slot < workers) return;
@@ -184,7 +185,7 @@ class SumMutator {
       add("raise early",
           fmt::format("{} has '{}' raised by slot {} of its worker", name(rank, slot),
                       plan_.signals[static_cast<std::size_t>(signals[s])].name, slot - workers),
-          false, [=](Plan& plan) {
+          true, [=](Plan& plan) {
             std::vector<int>& own = slot_at(plan, rank, slot).signals;
             slot_at(plan, rank, slot - workers).signals.push_back(own[s]);
             own.erase(own.begin() + static_cast<std::ptrdiff_t>(s));
