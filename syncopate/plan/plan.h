@@ -9,7 +9,9 @@
 //   4. Its kernel runs on `workers` workers. Worker w takes slots w, w + workers, w + 2 workers, ... of the tile
 //      order. For each slot it performs `waits`, computes the tile, performs `sum_waits`, adds the `addends` to the
 //      values of the tile, stores what the slot keeps of them, and raises `signals` once that is visible to everyone.
-//      It may raise them later, but before it waits for anything else and before it ends. A tile that has pieces
+//      It may raise them later, but before it waits for anything else and before it ends. A raise says that all that
+//      the worker has done before is done and visible, its earlier slots included: so of a worker's slots that share
+//      in something others wait for, only the last raises the signal. A tile that has pieces
 //      computes them in the order of the slot's `steps`, each after the waits of its step.
 //   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
 //      launch is complete on this rank; outputs may be read until launch e + 1 begins, at step 1.

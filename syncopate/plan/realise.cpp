@@ -139,11 +139,15 @@ class Realiser {
     return found->second;
   }
 
-  /// A signal at the owner of transfer n that each of these pieces of a rank's work raises.
+  /// A signal at the owner of transfer n that says that these pieces of a rank's work are done. Of each worker only the
+  /// last of them raises it: it comes after the others, and its release covers all that its worker has stored and read
+  /// before. More raises would bring nothing, since all are waited for, and each of them stalls a worker. Nor does it
+  /// close a circle of waits: that last piece was waited for anyway, and everything ahead of it with it.
   int counter_of(int n, int rank, const std::vector<int>& work, std::string name, std::string counts) {
+    const std::vector<int> raising = knowledge_.last_of_workers(rank, work);
     const int counter = add_signal(std::move(name), node(n).owner, std::move(counts));
-    plan_.signals[static_cast<std::size_t>(counter)].per_launch = static_cast<std::int64_t>(work.size());
-    for (const int w : work) raises_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)].push_back(counter);
+    plan_.signals[static_cast<std::size_t>(counter)].per_launch = static_cast<std::int64_t>(raising.size());
+    for (const int w : raising) raises_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)].push_back(counter);
     return counter;
   }
 
@@ -238,7 +242,7 @@ class Realiser {
     const int counter = counter_of(
         n, t.source, storing,
         fmt::format("{} of rank {} for rank {}{}", chunk_name(t), t.source, t.destination, seen_by(t.owner, t.source)),
-        fmt::format("a tile of rank {} has stored its part of the chunk", t.source));
+        fmt::format("a worker of rank {} has stored its last part of the chunk", t.source));
     transfer(n).waits.push_back(all_of(counter));
   }
 
@@ -246,10 +250,11 @@ class Realiser {
     if (adding.empty()) return;
     const TransferNode& t = node(n);
     const TransferNode& old = node(t.reuses);
-    const int counter = counter_of(n, t.destination, adding,
-                                   fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source,
-                                               old.destination, seen_by(t.owner, old.destination)),
-                                   fmt::format("a tile of rank {} has added its part of the chunk", t.destination));
+    const int counter =
+        counter_of(n, t.destination, adding,
+                   fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source, old.destination,
+                               seen_by(t.owner, old.destination)),
+                   fmt::format("a worker of rank {} has added its last part of the chunk", t.destination));
     transfer(n).waits.push_back(all_of(counter));
   }
 

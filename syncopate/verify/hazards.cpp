@@ -22,15 +22,33 @@ Event filling_event(const PlanIndex& index, int rank, const Source& source) {
   return transfer_event(index, source.transfer);
 }
 
-std::string raises_of(const PlanIndex& index, const Event& event) {
+std::string names_of(const PlanIndex& index, const std::vector<int>& signals) {
   std::string text;
+  for (const int signal : signals) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", index.signal(signal).name);
+  return text;
+}
+
+/// What a slot that raises nothing leaves to a later slot of its worker; "" if none raises anything.
+std::string left_to_later_slot(const PlanIndex& index, const Event& slot) {
+  const auto slots = static_cast<int>(index.program(slot.rank).slots.size());
+  for (int later = slot.number + index.plan().workers; later < slots; later += index.plan().workers) {
+    const std::vector<int>& signals = index.slot(slot.rank, later).signals;
+    if (signals.empty()) continue;
+    return fmt::format("leaves it to {} to raise {}", describe_event(index, {Event::Kind::slot, slot.rank, later}),
+                       names_of(index, signals));
+  }
+  return "";
+}
+
+std::string raises_of(const PlanIndex& index, const Event& event) {
   const std::vector<int>* raised = nullptr;
   if (event.kind == Event::Kind::transfer) raised = &index.transfer(event.number).signals;
   if (event.kind == Event::Kind::start) raised = &index.program(event.rank).start_signals;
   if (event.kind == Event::Kind::slot) raised = &index.slot(event.rank, event.number).signals;
   if (event.kind == Event::Kind::completion) raised = &index.program(event.rank).completion_signals;
-  for (const int signal : *raised) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", index.signal(signal).name);
-  return text.empty() ? "raises no signal" : "raises " + text;
+  if (!raised->empty()) return "raises " + names_of(index, *raised);
+  const std::string left = event.kind == Event::Kind::slot ? left_to_later_slot(index, event) : "";
+  return left.empty() ? "raises no signal" : left;
 }
 
 // Reads.

@@ -72,10 +72,11 @@ class Tally {
   std::map<std::string, std::pair<int, int>> counts_;  // kind -> rejected, all
 };
 
-/// Whether verify rejects the mutant; and CPU ranks must agree, unless a wrong order of additions goes unnoticed.
+/// Whether verify rejects the mutant; and CPU ranks must agree, unless a wrong order of additions goes unnoticed. Plans
+/// that the compiler makes raise nothing that whoever waits knows without: so no raise may come early.
 bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
   const Proof proof = verify(mutant.plan);
-  if (!mutant.may_be_valid) {
+  if (!mutant.may_be_valid || mutant.kind == "raise early") {
     EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
   }
   const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);

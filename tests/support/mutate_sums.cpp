@@ -22,6 +22,7 @@ class SumMutator {
     for_each_slot([&](std::size_t rank, std::size_t slot) { move_own_place(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { change_kept(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { raise_twice(rank, slot); });
+    for_each_slot([&](std::size_t rank, std::size_t slot) { raise_early(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { swap_raises(rank, slot); });
     change_sums();
     return std::move(mutants_);
@@ -174,6 +175,23 @@ class SumMutator {
           false, [=](Plan& plan) { slot_at(plan, rank, slot).signals.push_back(signal); });
   }
 
+  /// The worker's slot before speaks for what this one has yet to do. Where slots raise more than they must, whoever
+  /// waits may know of it otherwise.
+  void raise_early(std::size_t rank, std::size_t slot) {
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    if (slot < workers) return;
+    const std::vector<int>& signals = slot_at(rank, slot).signals;
+    for (std::size_t s = 0; s < signals.size(); ++s)
+      add("raise early",
+          fmt::format("{} has '{}' raised by slot {} of its worker", name(rank, slot),
+                      plan_.signals[static_cast<std::size_t>(signals[s])].name, slot - workers),
+          true, [=](Plan& plan) {
+            std::vector<int>& own = slot_at(plan, rank, slot).signals;
+            slot_at(plan, rank, slot - workers).signals.push_back(own[s]);
+            own.erase(own.begin() + static_cast<std::ptrdiff_t>(s));
+          });
+  }
+
   /// Which slots of a rank tell what: only neighbours, and those of equal workers.
   void swap_raises(std::size_t rank, std::size_t slot) {
     for (const std::size_t step : {std::size_t{1}, static_cast<std::size_t>(plan_.workers)}) {
@@ -214,9 +232,9 @@ class SumMutator {
 std::vector<SumMutant> sum_mutants(const Plan& plan) { return SumMutator(plan).run(); }
 
 const std::vector<std::string>& sum_mutation_kinds() {
-  static const std::vector<std::string> kKinds = {"drop addend",    "swap sources", "shift addend", "shrink addend",
-                                                  "move own place", "shrink kept",  "grow kept",    "raise twice",
-                                                  "swap raises",    "drop sum",     "change order", "change summands"};
+  static const std::vector<std::string> kKinds = {
+      "drop addend", "swap sources", "shift addend", "shrink addend", "move own place", "shrink kept",    "grow kept",
+      "raise twice", "raise early",  "swap raises",  "drop sum",      "change order",   "change summands"};
   return kKinds;
 }
 
