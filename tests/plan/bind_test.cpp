@@ -49,10 +49,9 @@ TEST(Bind, ArgumentsThatAreZero) {
 }
 
 TEST(Bind, DescriptorsThatTritonRefuses) {
-  EXPECT_THAT(
-      error_of({{"kernel.args.BLOCK_N", "16"}}),
-      HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
-                "least 16 bytes there, 8 elements"));
+  EXPECT_THAT(error_of({{"kernel.args.BLOCK_N", "16"}}),
+              HasSubstr(":9: a descriptor's block of 4 bf16 elements in the last dimension; Triton demands at "
+                        "least 16 bytes there, 8 elements"));
   EXPECT_THAT(error_of({{"kernel.args.K", "37"}}),
               HasSubstr(":9: a descriptor with a stride of 37 bf16 elements; TMA demands multiples of 16 "
                         "bytes, 8 elements: use other sizes, or pointers"));
@@ -220,7 +219,10 @@ TEST(BindReduced, MemoryBudgets) {
   EXPECT_EQ(staging_rows("768 KiB"), 768);
   EXPECT_EQ(staging_rows("767 KiB"), 3 * 3 * 64);
   EXPECT_EQ(staging_rows("400KiB"), 3 * 2 * 64);
-  EXPECT_EQ(staging_rows("100 KiB", {{"communicate.c.algorithm", "ring"}, {"kernel.args.BLOCK_M", "64"}}), 64);
+  EXPECT_EQ(staging_rows(
+                "100 KiB",
+                {{"communicate.c.algorithm", "ring"}, {"communicate.c.sum", "staging"}, {"kernel.args.BLOCK_M", "64"}}),
+            64);
   EXPECT_EQ(
       error_of({{"communicate.c.memory_budget", "196607"}, {"communicate.c.split", "4"}}, kReducing),
       "--set communicate.c.memory_budget=196607: the memory budget is 196607 bytes, but a chunk of 64.00 KiB from "
