@@ -246,7 +246,7 @@ Plan compiled(const InPlace& c) {
   std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
                                      {"kernel.args.M", std::to_string(c.m > 0 ? c.m : 16 * c.split * c.ranks)},
                                      {"kernel.args.N", "40"},
-                                     {"kernel.args.K", "12"},
+                                     {"kernel.args.K", "16"},
                                      {"kernel.args.BLOCK_M", "16"},
                                      {"kernel.args.BLOCK_N", "32"},
                                      {"kernel.args.BLOCK_K", "16"},

@@ -84,7 +84,7 @@ class SumMutator {
 
   void add_instead(std::size_t rank, std::size_t slot) {
     if (!slot_at(rank, slot).addends.empty()) return;
-    add("add instead", fmt::format("{} adds to what nobody has sent", name(rank, slot)), false, [=](Plan& plan) {
+    add("add instead", fmt::format("{} adds to what nobody has sent", name(rank, slot)), false, [=, this](Plan& plan) {
       Slot& changed = slot_at(plan, rank, slot);
       Region rows = Region::whole(plan.buffer(reduced_).shape);
       rows[0] = stored_rows(changed);
