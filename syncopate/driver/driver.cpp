@@ -52,8 +52,9 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
-                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan)});
+  FusedSource fused =
+      emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
+                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan), sums_in_place(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

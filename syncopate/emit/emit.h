@@ -23,6 +23,8 @@ struct WalkOptions {
   /// Parameters of outputs that are sent to other ranks as they are. Once a tile has stored them the slot's signals are
   /// raised.
   std::vector<std::string> sent = {};
+  /// Whether sums are in place (Buffer::sums_in_place): the text then has no addends, nor does it cut tiles.
+  bool sums_in_place = false;
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.

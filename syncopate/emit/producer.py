@@ -3,7 +3,7 @@
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
-# added, 6 past the last addend; 7, 8 the signals to raise before the slot stores; 9, 10 those to raise after it has;
+# added, 6 past the last addend, where sums are not in place; 7, 8 the signals to raise before the slot stores; 9, 10 those to raise after it has;
 # 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum of: 1 it may have to wait or to
 # add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has exactly one addend; 16 it may have
 # to wait before it adds; 32 it has one addend, for all that the tile stores, and 64 times the shift of that one is in the
@@ -148,6 +148,52 @@ def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_l
     if work & 16:
         arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
     return arrived
+
+
+@triton.jit
+def syncopate_tell_tma():
+    """What the thread has seen by waits, or by the look at flags, TMA sees from now on; returns 0.
+
+    Memory order: the acquire of a flag covers accesses of the generic proxy. The fence extends that to the asynchronous
+    one, through which TMA works (PTX ISA, "Async proxy"), in global memory. Add the 0 to what TMA is told to touch.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            fence.proxy.async.global;
+            and.b32                     $0, $1, 0;
+        }
+        """,
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_wait_in_place(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """syncopate_wait_to_add for sums in place, to which TMA adds; returns 0."""
+    arrived = syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit)
+    return arrived + syncopate_tell_tma()
+
+
+@triton.jit
+def syncopate_add_in_place(descriptor, row, column, value, arrived):
+    """Adds the tile's own value to the one summand of another rank, which stands where the tile stores.
+
+    Of two terms the sum in the tensor's type is that in fp32 from +0, rounded once: fp32 has more than twice the digits
+    of 16 bits. That from +0 nothing becomes -0 takes the addition of +0.0 to one of them.
+    """
+    syncopate_add_block(descriptor, row + arrived, column, value.to(descriptor.dtype) + 0.0)
+
+
+@triton.jit
+def syncopate_add_block(descriptor, row, column, value):
+    """Adds a block to what stands at its place, by TMA: the addition takes place in the L2 cache of this device.
+
+    Memory order: a copy engine or a peer has written the summand, through the same L2, before its flag; the wait for that
+    and syncopate_tell_tma come before this. The reductions are relaxed, of device scope (PTX ISA,
+    cp.reduce.async.bulk.tensor), and nobody else touches the place between the flag and the publication of the sum:
+    whoever reads it does so after syncopate_publish, which waits for these as for stores, or after the kernel's end.
+    """
+    descriptor.atomic_add([row, column], value)
 
 
 @triton.jit

@@ -44,8 +44,9 @@ class Walk {
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
         in_order_(options.tiles_wait && (!reduced.empty() || !options.sent.empty())),
-        streams_(options.streams) {
-    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, extra_indentation());
+        streams_(options.streams),
+        has_addends_(!reduced.empty() && !options.sums_in_place) {
+    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, options.sums_in_place, extra_indentation());
     if (streams_) check_stores(reduced);
   }
 
@@ -53,7 +54,7 @@ class Walk {
     note_comments();
     rename();
     append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
-                              {streams_, sums_.has_value() || !sent_.empty(), sums_.has_value()});
+                              {streams_, sums_.has_value() || !sent_.empty(), has_addends_});
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
@@ -436,6 +437,7 @@ class Walk {
   std::vector<ByteRange> trailing_annotations_;
   bool in_order_;  ///< a tile may not begin to wait before the one before it is stored
   bool streams_;
+  bool has_addends_;  ///< whether tiles add what lies elsewhere
   std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
 };

@@ -34,7 +34,7 @@ Arguments fused_arguments(const Plan& plan, int rank) {
     arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
   }
   if (!plan.kernel.streamed_loops.empty()) arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
-  if (const int reduced = reduced_buffer(plan); reduced >= 0) {
+  if (const int reduced = reduced_buffer(plan); reduced >= 0 && !sums_in_place(plan)) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;
     arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};

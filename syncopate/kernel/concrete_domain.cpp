@@ -263,6 +263,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::descriptor_load:
       return set(descriptor_load(instruction, registers));
     case Opcode::descriptor_store:
+    case Opcode::descriptor_add:
       return descriptor_store(instruction, registers);
     case Opcode::raise:
       return raise(instruction, registers);

@@ -62,6 +62,7 @@ class ConcreteDomain {
   void store(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
   Value atomic_add(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
   Value descriptor_load(const Instruction& instruction, const Value* registers);
+  /// Or adds.
   void descriptor_store(const Instruction& instruction, const Value* registers);
   std::span<std::byte> access(const Instruction& instruction, int buffer, Dtype dtype, AccessKind kind);
   void collect_runs(const Value& pointer, const Value* mask);

@@ -48,6 +48,7 @@ constexpr std::array kOpcodeNames = {"copy",
                                      "make_descriptor",
                                      "descriptor_load",
                                      "descriptor_store",
+                                     "descriptor_add",
                                      "raise"};
 static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::raise) + 1);
 

@@ -76,13 +76,15 @@ enum class Opcode : std::uint8_t {
   make_descriptor,   ///< [0] pointer; the other 3 n operands are n of shape, n strides, n of block shape
   descriptor_load,   ///< [0] descriptor, [1..] offsets
   descriptor_store,  ///< [0] descriptor, [1] value, [2..] offsets
+  descriptor_add,    ///< the same; adds to what is there
   raise,             ///< adds 1 to flag [2] of rank [1], whose address is in [0] pointer
 };
 
 /// Whether others may notice the instruction: a worker stops after it.
 constexpr bool is_access(Opcode opcode) {
   return opcode == Opcode::load || opcode == Opcode::store || opcode == Opcode::atomic_add ||
-         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store || opcode == Opcode::raise;
+         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store || opcode == Opcode::descriptor_add ||
+         opcode == Opcode::raise;
 }
 
 enum class UnaryOperation : std::uint8_t {

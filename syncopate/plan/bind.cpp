@@ -10,7 +10,7 @@
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/pieces.h"
-#include "syncopate/plan/staging.h"
+#include "syncopate/plan/sum_place.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/routes.h"
 #include "syncopate/schedule/schedule_json.h"
@@ -479,6 +479,11 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
         stated->budget_where,
         fmt::format("tensor '{}' is {} and needs no staging", tensor.name, role.exchanged() ? "exchanged" : "gathered"),
         "a memory budget is for outputs that are reduced: remove it");
+  if (stated->sum != SumPlace::automatic && !role.reduced())
+    throw UserError(
+        stated->sum_where,
+        fmt::format("tensor '{}' is {}, not summed", tensor.name, role.exchanged() ? "exchanged" : "gathered"),
+        "'sum' is for outputs that are reduced: remove it");
   return *stated;
 }
 
@@ -527,8 +532,12 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& tens
   communicated.where = tensor.placement_where;
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
-  if (role.reduced())
-    plan.buffers.back().symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
+  communicated.sum = communication.sum;
+  communicated.sum_where = communication.sum_where;
+  if (role.reduced()) {
+    communicated.symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
+    plan.buffers.back().symmetric = communicated.symmetric;
+  }
   if (role.exchanged()) add_caller_buffer(statement, tensor, role, communication.options.split, communicated, plan);
   bound.communicated.push_back(std::move(communicated));
   if (!plan.communication.empty()) plan.communication += '\n';
@@ -588,7 +597,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))
       bind_tensor(statement, *tensor, space, bound);
   for (CommunicatedTensor& communicated : bound.communicated)
-    if (plan.buffer(communicated.buffer).is_reduced()) place_summands(communicated, plan);
+    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, plan);
   plan.tiles = make_tiles(space, plan.buffers);
   cut_into_pieces(space, kernel, bound);
   return bound;

@@ -33,12 +33,14 @@ struct CommunicatedTensor {
   /// itself has on the other side too.
   int caller_buffer = -1;
   std::vector<std::vector<Region>> own_parts;
-  /// Of a reduced tensor: for each operator of the schedule that adds, [rank][index].
+  /// Of a reduced tensor: what is asked for, and whether peers reach for it wherever sums are taken.
+  SumPlace sum = SumPlace::automatic;
+  SourceLocation sum_where;
+  bool symmetric = false;
+  /// Of a reduced tensor with a staging buffer: for each operator of the schedule that adds, [rank][index].
   std::vector<std::vector<Landing>> landings;
   /// Of a reduced tensor: how many chunks of one source may lie on a rank at a time.
   std::int64_t places = 0;
-
-  bool is_reduced() const { return !landings.empty(); }
 };
 
 struct BoundOperator {

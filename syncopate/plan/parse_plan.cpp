@@ -133,6 +133,7 @@ class PlanParser {
     buffer.shape = values_.shape(reader.required("shape"));
     buffer.dtype = values_.dtype(reader.required("dtype"));
     buffer.symmetric = values_.boolean(reader.required("symmetric"), "'symmetric'");
+    buffer.sums_in_place = values_.boolean(reader.required("sums_in_place"), "'sums_in_place'");
     buffer.shared = values_.boolean(reader.required("shared"), "'shared'");
     buffer.purpose = reader.string("purpose");
     const std::size_t dimensions = buffer.shape.size();
@@ -205,6 +206,7 @@ class PlanParser {
         throw values_.error(places[b], fmt::format("buffer '{}' holds summands before the kernel only", buffer.name),
                             "what is reduced is an output: inside = partial(sum)");
       if (buffer.is_reduced()) check_reduced(buffer, places[b]);
+      check_in_place(buffer, places[b]);
       if (buffer.role == BufferRole::kernel) continue;
       const bool receives = buffer.role == BufferRole::staging;
       const auto partner = static_cast<std::size_t>(buffer.partner);
@@ -233,7 +235,13 @@ class PlanParser {
       throw values_.error(places.front(), fmt::format("{} reduced and {} staging buffers", reduced, staging),
                           "at most one of each");
     reduced_ = reduced_buffer(plan_);
-    staging_ = staging_buffer(plan_);
+    landing_ = landing_buffer(plan_);
+  }
+
+  void check_in_place(const Buffer& buffer, const Json& at) const {
+    if (buffer.sums_in_place && (!buffer.is_reduced() || staging_buffer(plan_) >= 0))
+      throw values_.error(at, fmt::format("buffer '{}' has sums in place", buffer.name),
+                          "of a reduced buffer only, and without a staging buffer");
   }
 
   void check_reduced(const Buffer& buffer, const Json& at) const {
@@ -290,7 +298,7 @@ class PlanParser {
     for (const Json& item : expect_array(file_, value, "accesses")) {
       const std::vector<Json>& pair = values_.tuple(item, "an access", 2);
       const int buffer = values_.index(pair[0], "the access's buffer", plan_.buffers.size());
-      if (buffer == staging_)
+      if (plan_.buffer(buffer).role == BufferRole::staging)
         throw values_.error(pair[0], "a tile's access to the staging buffer", "tiles reach it by addends");
       list.push_back({buffer, region_of(pair[1], buffer)});
     }
@@ -518,15 +526,15 @@ class PlanParser {
   }
 
   Addend addend(const Json& value) const {
-    if (staging_ < 0) throw values_.error(value, "an addend, but there is no staging buffer", "remove it");
+    if (landing_ < 0) throw values_.error(value, "an addend, but there is no staging buffer", "remove it");
     const Buffer& reduced = plan_.buffer(reduced_);
-    const Buffer& staging = plan_.buffer(staging_);
+    const Buffer& landing = plan_.buffer(landing_);
     const std::vector<Json>& pair = values_.tuple(value, "an addend", 2);
     const Addend addend{values_.contiguous(pair[0], reduced.shape, reduced.name),
-                        values_.contiguous(pair[1], staging.shape, staging.name)};
+                        values_.contiguous(pair[1], landing.shape, landing.name)};
     if (!equal_extents(addend.target, addend.source))
       throw values_.error(value,
-                          fmt::format("{}{} is added to {}{}", staging.name, addend.source.to_string(), reduced.name,
+                          fmt::format("{}{} is added to {}{}", landing.name, addend.source.to_string(), reduced.name,
                                       addend.target.to_string()),
                           "both are of one size");
     return addend;
@@ -547,7 +555,7 @@ class PlanParser {
   Json root_;
   Plan plan_;
   int reduced_ = -1;
-  int staging_ = -1;
+  int landing_ = -1;
   std::set<std::string> buffer_names_;
   std::set<std::string> parameters_;
   std::string hash_;

@@ -29,6 +29,9 @@
 // ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What is sent to a rank
 // lands in its staging buffer, from where tiles of that rank add it: each tile adds in fp32, in the order of its
 // addends with its own value at `own_place`, starting from +0, and rounds once, to c's type. What travels has c's type.
+// Where no element of a rank has more than one addend, there may be no staging buffer (Buffer::sums_in_place): what is
+// sent lands in buffer c itself, at its own place, before the tile that adds to it, whose value the memory adds to what
+// stands there. Of two terms that is the same sum, to the bit.
 // If every rank is to have the whole sum ("c: partial(sum) -> replicate"), transfers from c to c then distribute it:
 // what they bring takes the place of summands that the destination has sent on.
 //
@@ -93,6 +96,9 @@ struct Buffer {
   bool shared = false;
   /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
   std::vector<Range> values = {};
+  /// Of the reduced buffer: what peers send for its sums lands in it, at its own place. A slot then adds to all that
+  /// its tile stores there, each element once, or to none of it; and it keeps all of it.
+  bool sums_in_place = false;
 
   bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };
@@ -142,8 +148,8 @@ struct Queue {
 };
 
 /// Summands that a tile adds to its own: elements `target` of the reduced buffer have theirs in `source`, a box of
-/// equal extents in the staging buffer. Both boxes are contiguous in memory. A tile adds to those of its elements that
-/// are in `target`, and ignores the rest.
+/// equal extents in the staging buffer, or, where sums are in place, the same box. Both boxes are contiguous in memory.
+/// A tile adds to those of its elements that are in `target`, and ignores the rest.
 struct Addend {
   Region target;
   Region source;
@@ -281,6 +287,10 @@ Region output_region(const Plan& plan, int buffer, int rank);
 int reduced_buffer(const Plan& plan);
 /// The staging buffer, or -1.
 int staging_buffer(const Plan& plan);
+/// Whether the plan reduces an output, and tiles add in place.
+bool sums_in_place(const Plan& plan);
+/// Where summands land: the staging buffer, or, where sums are in place, the reduced one. Or -1.
+int landing_buffer(const Plan& plan);
 /// The source or the result that is for this buffer of the kernel, or -1.
 int caller_side(const Plan& plan, int buffer);
 /// Whether callers have nothing to do with a buffer: it is a staging buffer, or has a source or a result instead.
@@ -293,7 +303,7 @@ bool cuts_tiles(const Plan& plan);
 /// What a slot whose outputs leave does besides computing and storing its tile. The numbers stand in
 /// emitted kernels, too.
 namespace slot_work {
-inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
+inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or, not in place, waits before adding
 inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
 inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
 inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
@@ -334,6 +344,7 @@ struct KernelTables {
   std::vector<std::int64_t> waits;
   /// Per addend: shift, begin, end. Element e of the reduced buffer, begin <= e < end, has its summand at element
   /// e + shift of the staging buffer. Addends of a slot that follow each other are merged where that changes nothing.
+  /// Empty where sums are in place.
   std::vector<std::int64_t> addends;
   /// Per signal of a slot: home rank, flag slot.
   std::vector<std::int64_t> signals;

@@ -127,6 +127,7 @@ Json buffer_json(const Buffer& buffer) {
                        {"shape", integers(buffer.shape)},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
+                       {"sums_in_place", buffer.sums_in_place},
                        {"shared", buffer.shared},
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},

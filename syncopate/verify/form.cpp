@@ -109,7 +109,20 @@ class FormCheck {
                                plan_.buffer(buffer.partner).name)))
         return false;
     }
-    return staging_ < 0 || staging_is_good(plan_.buffer(staging_));
+    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good();
+  }
+
+  /// What memory adds to.
+  bool in_place_is_good() {
+    for (const Buffer& buffer : plan_.buffers)
+      if (buffer.sums_in_place &&
+          (!require(buffer.is_reduced() && staging_ < 0,
+                    "buffer {} has sums in place, and is not reduced, or has a staging buffer, too", buffer.name) ||
+           !require(buffer.dtype == Dtype::bf16 || buffer.dtype == Dtype::fp16 || buffer.dtype == Dtype::fp32,
+                    "buffer {} has sums in place, and memory does not add {}", buffer.name, name_of(buffer.dtype))))
+        return false;
+    in_place_ = reduced_ >= 0 && plan_.buffer(reduced_).sums_in_place;
+    return true;
   }
 
   /// The box of a tensor of these extents that a buffer is to show on a rank.
@@ -413,8 +426,8 @@ class FormCheck {
     if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
       return check_summands(rank, transfer, name);
     if (transfer.source.buffer != transfer.destination.buffer) return check_exchange(rank, transfer, name);
-    if (!require(transfer.source.buffer != staging_ &&
-                     (transfer.source.buffer != reduced_ || buffer.after.kind == Placement::Kind::replicate),
+    if (!require(transfer.source.buffer != staging_ && (transfer.source.buffer != reduced_ || in_place_ ||
+                                                        buffer.after.kind == Placement::Kind::replicate),
                  "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name, buffer.name))
       return;
     require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name, buffer.name);
@@ -545,12 +558,36 @@ class FormCheck {
     if (slot.kept.dimensions() > 0) box_is_good(reduced, slot.kept, name);
     require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
             "{} adds its own value at place {} of {} addends", name, slot.own_place, slot.addends.size());
+    if (in_place_) return check_in_place(slot, name);
     if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name)) return;
     for (const Addend& addend : slot.addends) {
       if (box_is_good(reduced, addend.target, name) && box_is_good(plan_.buffer(staging_), addend.source, name))
         require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name,
                 addend.source, addend.target);
     }
+  }
+
+  /// What a slot adds in place is all that it stores, each element once, or nothing.
+  template <typename Owner>
+  void check_in_place(const Slot& slot, Owner&& name) {
+    const Buffer& reduced = plan_.buffer(reduced_);
+    require(slot.kept.dimensions() == 0, "{} keeps a part of its tile, and adds in place", name);
+    require(!slot.addends.empty() || slot.sum_waits.empty(), "{} waits to add in place, and adds nothing", name);
+    std::vector<Box<int>> boxes;
+    std::vector<Region> targets;
+    for (const Addend& addend : slot.addends) {
+      if (!box_is_good(reduced, addend.target, name)) return;
+      require(addend.target == addend.source, "{} adds {} to {}, and sums are in place", name, addend.source,
+              addend.target);
+      boxes.push_back({addend.target, 0});
+      targets.push_back(addend.target);
+    }
+    require(!find_overlap(boxes).has_value(), "{} adds to an element in place twice", name);
+    if (targets.empty() || !in_range(slot.tile, plan_.tiles)) return;
+    for (const TileAccess& write : plan_.tiles[static_cast<std::size_t>(slot.tile)].writes)
+      if (write.buffer == reduced_)
+        require(uncovered(write.region, targets).empty(), "{} adds in place to only a part of {}{}, which it stores",
+                name, reduced.name, write.region);
   }
 
   template <typename Owner>
@@ -598,6 +635,7 @@ class FormCheck {
       "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;
   int staging_ = -1;
+  bool in_place_ = false;
   bool leaves_ = false;  ///< outputs leave tile by tile
   std::int64_t transfers_ = 0;
   std::int64_t waits_ = 0;

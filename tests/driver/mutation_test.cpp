@@ -2,6 +2,7 @@
 // rejected (waits are minimal); and CPU ranks, which know nothing of verify, catch every rejected mutant themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <ostream>
 
@@ -225,6 +226,89 @@ INSTANTIATE_TEST_SUITE_P(
                       Producer{"bidirectional_ring", "push", 3, false, false, true},
                       Producer{"direct", "push", 2, true, false, true}),
     [](const auto& test) { return test.param.name(); });
+
+/// Tiles that add in place: of one rank's summand, of sums so far, and where the whole sum is handed out.
+struct InPlace {
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  int split = 1;
+  int m = 0;  ///< rows; 0: shards of whole tiles
+  bool all_reduce = false;
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks_split" + std::to_string(split) +
+           (m > 0 ? "_ragged" : "") + (all_reduce ? "_all_reduce" : "");
+  }
+};
+void PrintTo(const InPlace& c, std::ostream* out) { *out << c.name(); }
+
+Plan compiled(const InPlace& c) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
+                                     {"kernel.args.M", std::to_string(c.m > 0 ? c.m : 16 * c.split * c.ranks)},
+                                     {"kernel.args.N", "40"},
+                                     {"kernel.args.K", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "32"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"},
+                                     {"communicate.c.algorithm", c.algorithm},
+                                     {"communicate.c.initiator", c.initiator},
+                                     {"communicate.c.split", std::to_string(c.split)},
+                                     {"communicate.c.sum", "in_place"}};
+  if (c.all_reduce) overrides.push_back({"tensors.c.after", "replicate"});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml", overrides);
+}
+
+class InPlaceMutations : public ::testing::TestWithParam<InPlace> {};
+
+TEST_P(InPlaceMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_TRUE(sums_in_place(plan));
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  std::map<std::string, int> kinds;
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan)) {
+    ++kinds[mutant.kind];
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+  }
+  EXPECT_GT(kinds["store instead"], 0);
+}
+
+/// A push lands in what the destination's caller may still be taking: nothing but that rank's start allows it.
+TEST_P(InPlaceMutations, PushesWaitForTheStartOfTheLaunch) {
+  const Plan plan = compiled(GetParam());
+  if (GetParam().initiator != "push") return;
+  int dropped = 0;
+  for (std::size_t rank = 0; rank < plan.programs.size(); ++rank)
+    for (std::size_t q = 0; q < plan.programs[rank].queues.size(); ++q)
+      for (std::size_t t = 0; t < plan.programs[rank].queues[q].transfers.size(); ++t) {
+        Plan broken = plan;
+        Transfer& transfer = broken.programs[rank].queues[q].transfers[t];
+        const std::vector<int>& starts =
+            plan.programs[static_cast<std::size_t>(transfer.destination.rank)].start_signals;
+        const auto removed = std::erase_if(transfer.waits, [&](const Wait& wait) {
+          return std::find(starts.begin(), starts.end(), wait.signal) != starts.end();
+        });
+        if (removed == 0) continue;
+        ++dropped;
+        const Proof proof = verify(broken);
+        EXPECT_FALSE(proof.holds());
+        EXPECT_NE(proof.to_string().find("still takes it"), std::string::npos) << proof.to_string();
+        EXPECT_EQ(caught_by_cpu_ranks(broken, 20).substr(0, 5), "race:");
+      }
+  EXPECT_GT(dropped, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, InPlaceMutations,
+                         ::testing::Values(InPlace{"direct", "push", 2, 2}, InPlace{"direct", "pull", 2},
+                                           InPlace{"direct", "push", 2, 1, 30}, InPlace{"ring", "push", 3},
+                                           InPlace{"ring", "pull", 3}, InPlace{"ring", "push", 2, 2},
+                                           InPlace{"direct", "push", 2, 1, 0, true},
+                                           InPlace{"ring", "push", 3, 1, 0, true},
+                                           InPlace{"ring", "pull", 3, 1, 46, true}),
+                         [](const auto& test) { return test.param.name(); });
 
 struct Exchanged {
   std::string file;

@@ -219,7 +219,10 @@ TEST(BindReduced, MemoryBudgets) {
   EXPECT_EQ(staging_rows("768 KiB"), 768);
   EXPECT_EQ(staging_rows("767 KiB"), 3 * 3 * 64);
   EXPECT_EQ(staging_rows("400KiB"), 3 * 2 * 64);
-  EXPECT_EQ(staging_rows("100 KiB", {{"communicate.c.algorithm", "ring"}, {"kernel.args.BLOCK_M", "64"}}), 64);
+  EXPECT_EQ(staging_rows(
+                "100 KiB",
+                {{"communicate.c.algorithm", "ring"}, {"communicate.c.sum", "staging"}, {"kernel.args.BLOCK_M", "64"}}),
+            64);
   EXPECT_EQ(
       error_of({{"communicate.c.memory_budget", "196607"}, {"communicate.c.split", "4"}}, kReducing),
       "--set communicate.c.memory_budget=196607: the memory budget is 196607 bytes, but a chunk of 64.00 KiB from "

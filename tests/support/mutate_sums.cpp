@@ -15,12 +15,17 @@ class SumMutator {
   explicit SumMutator(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {}
 
   std::vector<SumMutant> run() {
-    for_each_slot([&](std::size_t rank, std::size_t slot) { drop_addends(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { swap_sources(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { shift_addends(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { shrink_addends(rank, slot); });
+    if (sums_in_place(plan_)) {
+      for_each_slot([&](std::size_t rank, std::size_t slot) { store_instead(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { add_instead(rank, slot); });
+    } else {
+      for_each_slot([&](std::size_t rank, std::size_t slot) { drop_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { swap_sources(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { shift_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { shrink_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { change_kept(rank, slot); });
+    }
     for_each_slot([&](std::size_t rank, std::size_t slot) { move_own_place(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { change_kept(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { raise_twice(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { raise_early(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { swap_raises(rank, slot); });
@@ -64,6 +69,29 @@ class SumMutator {
   }
 
   static bool within(std::int64_t row, const Range& rows) { return rows.begin <= row && row < rows.end; }
+
+  /// Of sums in place what a slot adds is all or nothing: more than that its kernel does not know.
+  void store_instead(std::size_t rank, std::size_t slot) {
+    if (slot_at(rank, slot).addends.empty()) return;
+    for (const bool waits : {true, false})
+      add("store instead", fmt::format("{} adds nothing{}", name(rank, slot), waits ? ", but waits" : ""), false,
+          [=](Plan& plan) {
+            Slot& changed = slot_at(plan, rank, slot);
+            changed.addends.clear();
+            changed.own_place = 0;
+            if (!waits) changed.sum_waits.clear();
+          });
+  }
+
+  void add_instead(std::size_t rank, std::size_t slot) {
+    if (!slot_at(rank, slot).addends.empty()) return;
+    add("add instead", fmt::format("{} adds to what nobody has sent", name(rank, slot)), false, [=, this](Plan& plan) {
+      Slot& changed = slot_at(plan, rank, slot);
+      Region rows = Region::whole(plan.buffer(reduced_).shape);
+      rows[0] = stored_rows(changed);
+      changed.addends = {{rows, rows}};
+    });
+  }
 
   void drop_addends(std::size_t rank, std::size_t slot) {
     for (std::size_t a = 0; a < slot_at(rank, slot).addends.size(); ++a)
