@@ -149,7 +149,7 @@ class Bench:
         return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
-        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned, self.local)
+        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned)
 
     def ours(self, problem):
         choice, _ = self.choice_for(problem.row)
