@@ -188,7 +188,7 @@ def syncopate_add_in_place(descriptor, row, column, value, arrived):
 def syncopate_add_block(descriptor, row, column, value):
     """Adds a block to what stands at its place, by TMA: the addition takes place in the L2 cache of this device.
 
-    Memory order: a copy engine or a peer has written the summand, through the same L2, before its flag; the wait for that
+    Memory order: a copy engine or a peer has written the summand, through the same L2, before its flag; the wait for it
     and syncopate_tell_tma come before this. The reductions are relaxed, of device scope (PTX ISA,
     cp.reduce.async.bulk.tensor), and nobody else touches the place between the flag and the publication of the sum:
     whoever reads it does so after syncopate_publish, which waits for these as for stores, or after the kernel's end.

@@ -205,7 +205,9 @@ std::string slot_text(const Plan& plan, const Slot& slot) {
   if (slot.kept.dimensions() > 0) parts.push_back("keeps " + chunk_text(plan, {0, reduced_buffer(plan), slot.kept}));
   if (!slot.waits.empty()) parts.push_back("after " + waits_text(plan, slot.waits));
   if (std::string walk = steps_text(plan, slot); !walk.empty()) parts.push_back(std::move(walk));
-  if (!slot.addends.empty())
+  if (!slot.addends.empty() && sums_in_place(plan))
+    parts.emplace_back("adds to the summand in place");
+  else if (!slot.addends.empty())
     parts.push_back(fmt::format("adds {} summand{} before its own and {} behind", slot.own_place,
                                 slot.own_place == 1 ? "" : "s",
                                 slot.addends.size() - static_cast<std::size_t>(slot.own_place)));

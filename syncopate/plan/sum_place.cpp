@@ -112,12 +112,12 @@ bool keeps_sums_in_place(BoundOperator& bound, const DependenceGraph& graph) {
       if (work.kept.dimensions() == 0 && (work.sums.empty() || adds_to_all(graph, work))) continue;
       Buffer& buffer = plan.buffers[static_cast<std::size_t>(communicated->buffer)];
       if (communicated->sum == SumPlace::in_place)
-        throw UserError(communicated->sum_where,
-                        fmt::format("on rank {} tile ({}) stores rows {} to {} of '{}', of which only a part has a "
-                                    "summand to be added at a time",
-                                    rank, fmt::join(plan.tiles[static_cast<std::size_t>(work.tile)].index, ", "),
-                                    work.rows.begin, work.rows.end, buffer.name),
-                        "make chunks multiples of a tile's rows, or sum = \"staging\"");
+        throw UserError(
+            communicated->sum_where,
+            fmt::format("on rank {} tile ({}) stores rows of '{}' that get a summand, beside others that get "
+                        "none, or at another time",
+                        rank, fmt::join(plan.tiles[static_cast<std::size_t>(work.tile)].index, ", "), buffer.name),
+            "make chunks multiples of a tile's rows, or sum = \"staging\"");
       buffer.sums_in_place = false;
       buffer.symmetric = communicated->symmetric;
       place_summands(*communicated, plan);

@@ -303,7 +303,7 @@ TEST_P(InPlaceMutations, PushesWaitForTheStartOfTheLaunch) {
 
 INSTANTIATE_TEST_SUITE_P(Families, InPlaceMutations,
                          ::testing::Values(InPlace{"direct", "push", 2, 2}, InPlace{"direct", "pull", 2},
-                                           InPlace{"direct", "push", 2, 1, 30}, InPlace{"ring", "push", 3},
+                                           InPlace{"direct", "push", 2, 1, 31}, InPlace{"ring", "push", 3},
                                            InPlace{"ring", "pull", 3}, InPlace{"ring", "push", 2, 2},
                                            InPlace{"direct", "push", 2, 1, 0, true},
                                            InPlace{"ring", "push", 3, 1, 0, true},

@@ -20,9 +20,11 @@ struct Case {
   std::string reduced;            ///< the parameter of an output that is a sum over ranks, or ""
   std::vector<std::string> sent;  ///< those of outputs that leave as they are
   bool streams = false;
+  bool in_place = false;  ///< of the sum
 
   std::string name() const {
-    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "");
+    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") +
+           (in_place ? "_in_place" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -32,7 +34,7 @@ class Golden : public testing::TestWithParam<Case> {
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
     return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-                      {GetParam().streams, GetParam().streams, GetParam().sent});
+                      {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place});
   }
 };
 
@@ -102,7 +104,8 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                                          Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
                                          Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
                                          Case{"gemm_pointers", "", {"c_ptr"}, true},
-                                         Case{"attention_plain", "", {}, true}),
+                                         Case{"attention_plain", "", {}, true}, Case{"gemm", "c_ptr", {}, false, true},
+                                         Case{"gemm_split_helper", "y", {}, false, true}),
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
