@@ -25,16 +25,17 @@ class Stretch {
   Stretch(Ranks& ranks, const GpuRunOptions& options) : ranks_(ranks), options_(options) {
     const Plan& plan = ranks.plan();
     for (const auto& gpu : ranks.gpus()) local_.push_back(std::make_unique<LocalKernel>(plan, *gpu, options.compile));
+    const std::vector<bool> given = has_launch_inputs(plan);
     const std::vector<bool> left = left_by_launches(plan);
     std::size_t bytes = 0;
     for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
       bytes += ranks.bytes_of(static_cast<int>(buffer)) *
-               (std::size_t{is_input(plan.buffers[buffer])} + std::size_t{left[buffer]});
+               (std::size_t{given[buffer]} + std::size_t{left[buffer]});
     bytes *= static_cast<std::size_t>(plan.ranks);
     length_ =
         static_cast<int>(std::clamp<std::size_t>(kStretchBytes / std::max<std::size_t>(bytes, 1), 1,
                                                  static_cast<std::size_t>(std::min(options.repeat, kLongestStretch))));
-    for (int launch = 0; launch < length_; ++launch) data_.push_back(allocate(left));
+    for (int launch = 0; launch < length_; ++launch) data_.push_back(allocate(given, left));
   }
 
   int length() const { return length_; }
@@ -79,7 +80,7 @@ class Stretch {
                        order.allowed);
   }
 
-  std::vector<Ranks::Data> allocate(const std::vector<bool>& left) {
+  std::vector<Ranks::Data> allocate(const std::vector<bool>& given, const std::vector<bool>& left) {
     const Plan& plan = ranks_.plan();
     std::vector<Ranks::Data> ranks(static_cast<std::size_t>(plan.ranks));
     for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -87,7 +88,7 @@ class Stretch {
       Ranks::Data& data = ranks[static_cast<std::size_t>(rank)];
       for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
         const std::size_t bytes = ranks_.bytes_of(static_cast<int>(buffer));
-        data.inputs.push_back(is_input(plan.buffers[buffer]) ? gpu.allocate(bytes, "inputs of a launch") : 0);
+        data.inputs.push_back(given[buffer] ? gpu.allocate(bytes, "inputs of a launch") : 0);
         data.outputs.push_back(left[buffer] ? gpu.allocate(bytes, "outputs of a launch") : 0);
       }
     }

@@ -8,6 +8,7 @@
 
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
+#include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
 #include "tests/driver/gemm_reference.h"
@@ -249,6 +250,14 @@ TEST_P(Exchange, IsProvenAndRight) {
   reals.inputs = InputKind::reals;
   const RunReport report = run_on_cpu_ranks(plan, reals);
   EXPECT_EQ(report.outcome, Outcome::right) << report.message;
+}
+
+TEST_P(Exchange, SaysWhichBuffersHaveInputs) {
+  const Plan plan = compiled(GetParam());
+  const std::vector<bool> has = has_launch_inputs(plan);
+  for (const auto& of_rank : launch_inputs(plan, 1, InputKind::reals, 1))
+    for (std::size_t buffer = 0; buffer < of_rank.size(); ++buffer)
+      EXPECT_EQ(has[buffer], !of_rank[buffer].empty()) << plan.buffers[buffer].name;
 }
 
 TEST_P(Exchange, CompilesToTheSameBytes) {
