@@ -290,6 +290,8 @@ class Analysis {
         space.unguarded_reads.emplace(tensor_parameters_[t], program_->locate(*read));
       if (const Instruction* read = domain_->read_by_data(t))
         space.reads_by_data.emplace(tensor_parameters_[t], program_->locate(*read));
+      if (const Instruction* store = domain_->stored_again(t))
+        space.stored_again.emplace(tensor_parameters_[t], program_->locate(*store));
       if (const Instruction* read = domain_->first_read(t))
         space.first_reads.emplace(tensor_parameters_[t], program_->locate(*read));
     }

@@ -69,6 +69,8 @@ struct TileSpace {
   /// Parameters of which loaded data decide what a tile reads, and where: such a load counts as one of the whole
   /// tensor.
   std::map<std::string, SourceLocation> reads_by_data;
+  /// Parameters of which a tile writes elements more than once, the later time through a descriptor, and where.
+  std::map<std::string, SourceLocation> stored_again;
   /// Where a parameter is first read, if it is.
   std::map<std::string, SourceLocation> first_reads;
   /// The parameter that only says by how many tiles a persistent program advances (NUM_SMS), or "". One program that

@@ -31,6 +31,7 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
+      stored_again_(tensors_.size()),
       unguarded_read_(tensors_.size()),
       read_by_data_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),

@@ -56,6 +56,7 @@ class FootprintDomain {
   const RecordedAccesses& shared_reads() const { return shared_; }
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
   const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
+  const Instruction* stored_again(std::size_t tensor) const { return stored_again_[tensor]; }
   const Instruction* read_by_data(std::size_t tensor) const { return read_by_data_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
@@ -115,6 +116,7 @@ class FootprintDomain {
   void access_pointers(Direction direction, const Value& pointers, const Value* mask, const Instruction& instruction);
   LaneMask known_mask(const Value& mask, const Value& pointers, const char* verb, const Instruction& instruction) const;
   RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
+  void note_stored_again(std::int16_t parameter, std::span<const Region> boxes, const Instruction& instruction);
   void record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
               const Instruction& instruction);
   void check_block_size(std::int64_t size, const char* maker, const Instruction& instruction) const;
@@ -147,6 +149,7 @@ class FootprintDomain {
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
   std::vector<const Instruction*> first_read_;
+  std::vector<const Instruction*> stored_again_;  ///< the first store through a descriptor to what its tile has written
   std::vector<const Instruction*> unguarded_read_;
   std::vector<const Instruction*> read_by_data_;  ///< the first load of each tensor whose address depends on data
 

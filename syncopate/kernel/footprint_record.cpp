@@ -192,6 +192,7 @@ const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction 
   const std::span<const Range> box(ranges.data(), offsets.size());
   if (descriptor.whole) {
     const Region region(box);
+    if (direction == Direction::write) note_stored_again(descriptor.parameter, std::span(&region, 1), instruction);
     record(direction, descriptor.parameter, std::span(&region, 1), instruction);
     return descriptor;
   }
@@ -206,8 +207,18 @@ const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction 
   const Placement placement =
       place(tensors_[at_index(descriptor.parameter)], base, std::span(runs.data(), box.size()), scratch_, reached);
   if (placement != Placement::placed) fail_placement(placement, direction, descriptor.parameter, reached, instruction);
+  if (direction == Direction::write) note_stored_again(descriptor.parameter, scratch_, instruction);
   record(direction, descriptor.parameter, scratch_, instruction);
   return descriptor;
+}
+
+void FootprintDomain::note_stored_again(std::int16_t parameter, std::span<const Region> boxes,
+                                        const Instruction& instruction) {
+  const Instruction*& first = stored_again_[at_index(parameter)];
+  if (first != nullptr) return;
+  for (const Region& box : boxes)
+    for (const Region& written : destination(Direction::write, parameter, instruction).writes[at_index(parameter)])
+      if (box.overlaps(written)) first = &instruction;
 }
 
 RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t parameter,

@@ -597,7 +597,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))
       bind_tensor(statement, *tensor, space, bound);
   for (CommunicatedTensor& communicated : bound.communicated)
-    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, plan);
+    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, space, plan);
   plan.tiles = make_tiles(space, plan.buffers);
   cut_into_pieces(space, kernel, bound);
   return bound;

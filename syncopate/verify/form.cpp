@@ -629,8 +629,9 @@ class FormCheck {
   Claim claim_{
       "form",
       "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
-      "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to its staging "
-      "buffer, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks each piece "
+      "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to where its "
+      "summands land, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks "
+      "each piece "
       "of its tile once, every sum has an order that names each rank once, every signal has a place "
       "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;

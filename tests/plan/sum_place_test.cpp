@@ -2,15 +2,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "syncopate/core/files.h"
 #include "syncopate/core/source.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/plan/print.h"
+#include "tests/support/temporary_folder.h"
 
 namespace syncopate {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const std::string kDescriptors = SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml";
 const std::string kPointers = SYNCOPATE_SOURCE_DIR "/operators/gemm_rs_pointers.toml";
@@ -118,9 +120,22 @@ TEST(SumPlace, WhatCannotBeInPlace) {
       "can land in it; algorithm = \"ring\", or sum = \"staging\"");
   EXPECT_FALSE(sums_in_place(compiled({kTwo}, kPointers)));
   EXPECT_THAT(error_of({kTwo, kInPlace}, kPointers),
-              testing::AllOf(HasSubstr("tensor 'c' is stored through pointers, at "), HasSubstr("gemm_pointers.py:"),
-                             HasSubstr("and memory adds what descriptors store; store all of it through tensor "
-                                       "descriptors, or sum = \"staging\"")));
+              ::testing::AllOf(HasSubstr("tensor 'c' is stored through pointers, at "), HasSubstr("gemm_pointers.py:"),
+                               HasSubstr("and memory adds what descriptors store; store all of it through tensor "
+                                         "descriptors, or sum = \"staging\"")));
+}
+
+TEST(SumPlace, WhatIsStoredTwiceWouldBeAddedTwice) {
+  testing::TemporaryFolder folder;
+  std::string text = read_file(SYNCOPATE_SOURCE_DIR "/kernels/gemm.py");
+  const std::string store = "        c.store([row, column], first.to(c.dtype))\n";
+  ASSERT_NE(text.find(store), std::string::npos);
+  text.insert(text.find(store), store);
+  const Override kernel{"kernel.file", folder.write("gemm.py", text)};
+  EXPECT_FALSE(sums_in_place(compiled({kTwo, kernel})));
+  EXPECT_THAT(error_of({kTwo, kernel, kInPlace}),
+              ::testing::AllOf(HasSubstr("a tile stores some elements of 'c' twice, at "), HasSubstr("gemm.py:"),
+                               HasSubstr("and memory would add both; store every element once")));
 }
 
 TEST(SumPlace, ABudgetHasNothingToBound) {

@@ -51,13 +51,18 @@ class Plans(unittest.TestCase):
                 function("a\0b")
 
     def test_a_reduced_output_is_the_ranks_rows(self):
-        plan = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2})
+        plan = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2, "communicate.c.sum": "staging"})
         c = plan.buffer("c")
         self.assertEqual((c.inside, c.after), ("partial(sum)", "shard(0)"))
         rows, columns = c.shape
         self.assertEqual(c.outputs, tuple((slice(r * rows // 2, (r + 1) * rows // 2), slice(0, columns)) for r in (0, 1)))
         self.assertEqual([buffer.name for buffer in plan.buffers if buffer.staging], [plan.buffers[-1].name])
         self.assertFalse(plan.buffers[-1].output)
+        in_place = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2})
+        self.assertEqual([buffer.name for buffer in in_place.buffers if buffer.staging], [])
+        self.assertEqual(in_place.buffer("c").outputs, c.outputs)
+        self.assertEqual([c.symmetric, in_place.buffer("c").symmetric], [False, True])
+        self.assertFalse(in_place.buffer("c").bindable)
 
     def test_there_and_back(self):
         plan = small()
