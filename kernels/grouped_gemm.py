@@ -65,11 +65,18 @@ def grouped_gemm(x_ptr, counts_ptr, w_ptr, y_ptr, weights_ptr, GROUPS, CAPACITY,
         # Not a product with zero: rows that are not in use may hold NaNs.
         accumulator = tl.where(used[:, None], accumulator, 0.0)
 
-        # One half after the other: addresses of a whole tile would not fit into registers.
+        # One quarter of the columns after the other: addresses of a whole tile would not fit into registers.
         left, right = halves(accumulator)
-        columns = column + tl.arange(0, BLOCK_N // 2)
-        offsets = places[:, None] * N + columns[None, :]
-        stored = (rows[:, None] < CAPACITY) & (columns[None, :] < N)
-        tl.store(y_ptr + offsets, left.to(y_ptr.dtype.element_ty), mask=stored)
-        stored = (rows[:, None] < CAPACITY) & (columns[None, :] + BLOCK_N // 2 < N)
-        tl.store(y_ptr + offsets + BLOCK_N // 2, right.to(y_ptr.dtype.element_ty), mask=stored)
+        first, second = halves(left)
+        third, fourth = halves(right)
+        columns = column + tl.arange(0, BLOCK_N // 4)
+        here = y_ptr + places[:, None] * N + columns[None, :]
+        inside = rows < CAPACITY
+        tl.store(here, first.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
+        columns += BLOCK_N // 4
+        tl.store(here + BLOCK_N // 4, second.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
+        columns += BLOCK_N // 4
+        tl.store(here + BLOCK_N // 2, third.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
+        columns += BLOCK_N // 4
+        tl.store(here + BLOCK_N // 4 * 3, fourth.to(y_ptr.dtype.element_ty),
+                 mask=inside[:, None] & (columns[None, :] < N))

@@ -11,7 +11,7 @@
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
-#include "tests/support/mutate.h"
+#include "tests/support/mutate_sums.h"
 
 namespace syncopate {
 namespace {
@@ -81,7 +81,7 @@ std::vector<double> tokens_times_experts(const Plan& plan, const std::vector<Byt
   std::vector<double> y(static_cast<std::size_t>(sizes.groups() * sizes.capacity * sizes.n), 0);
   for (std::int64_t source = 0; source < sizes.sources; ++source)
     for (std::int64_t expert = 0; expert < sizes.experts; ++expert)
-      for (std::int64_t token = 0; token < at(counts, source * sizes.experts + expert); ++token) {
+      for (std::int64_t token = 0; token < std::llround(at(counts, source * sizes.experts + expert)); ++token) {
         const std::int64_t row = (source * sizes.experts + expert) * sizes.capacity + token;
         for (std::int64_t j = 0; j < sizes.n; ++j) {
           double sum = 0;
@@ -268,7 +268,7 @@ void expect_refused(const char* file, const std::vector<Override>& overrides, co
 }
 
 TEST(BadInput, HasClearErrors) {
-  const std::vector<Override> good = overrides_of({4, 2, 20, 24, 24}, 2);
+  const std::vector<Override> good = overrides_of({4, 2, 20, 24, 24, true}, 2);
   const auto with = [&](const Override& wrong) {
     std::vector<Override> overrides = good;
     overrides.push_back(wrong);
@@ -278,35 +278,53 @@ TEST(BadInput, HasClearErrors) {
     expect_refused(file, with({"tensors.x.shape", "[\"GROUPS * CAPACITY - 1\", \"K\"]"}), "this descriptor of x");
     expect_refused(file, with({"tensors.w.shape", "[\"K\", \"N\"]"}), "this descriptor of w");
     expect_refused(file, with({"tensors.counts.shape", "[\"GROUPS - 1\"]"}), "reads counts at [7:8]");
-    expect_refused(file, with({"tensors.weights.shape", "[1]"}), "weights");
+    expect_refused(file, with({"tensors.weights.shape", "[1]"}), "reads weights at [0:16], outside its shape 1");
     expect_refused(file, with({"kernel.args.K", "20"}), "16 bytes");
     expect_refused(file, with({"kernel.args.BLOCK_M", "24"}), "powers of two");
   }
   expect_refused(kDispatch, with({"tensors.counts.inside", "\"shard(0)\""}), "counts");
 }
 
-TEST(Mutations, OfDispatchAreRejectedOrRight) {
-  const Sizes sizes{2, 2, 16, 16, 16};
-  std::vector<Override> overrides = overrides_of(sizes, 2);
-  override_counts(overrides, 9, 16);  // every block of rows is read
-  const Plan plan = compile_operator(kDispatch, overrides);
-  ASSERT_TRUE(verify(plan).holds());
-  int rejected = 0;
-  for (const testing::Mutant& mutant : testing::all_mutants(plan)) {
-    const bool right = verify(mutant.plan).holds();
-    rejected += right ? 0 : 1;
-    EXPECT_TRUE(mutant.may_be_valid || !right) << "accepted: " << mutant.description;
-    bool caught = false;
-    for (std::uint64_t seed = 0; seed < 4 && !caught; ++seed) {
-      RunOptions options;
-      options.seed = seed;
-      options.adversary = seed % 2 == 1;
-      options.repeat = 3;
-      caught = run_on_cpu_ranks(mutant.plan, options).outcome != Outcome::right;
-    }
+/// Whether verify rejects the mutant; CPU ranks must agree, unless a wrong order of additions goes unnoticed.
+bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
+  const bool right = verify(mutant.plan).holds();
+  EXPECT_TRUE(mutant.may_be_valid || !right) << "accepted: " << mutant.description;
+  bool caught = false;
+  for (std::uint64_t seed = 0; seed < 8 && !caught; ++seed) {
+    RunOptions options;
+    options.seed = seed;
+    options.adversary = seed % 2 == 1;
+    options.repeat = 3;
+    caught = run_on_cpu_ranks(mutant.plan, options).outcome != Outcome::right;
+  }
+  if (right || !may_go_unnoticed) {
     EXPECT_EQ(caught, !right) << mutant.description;
   }
-  EXPECT_GT(rejected, 20);
+  return !right;
+}
+
+Plan small_plan(const char* file, bool weights) {
+  std::vector<Override> overrides = overrides_of({2, 2, 16, 16, 16, weights}, 2);
+  override_counts(overrides, 9, 16);  // so that every block of rows is read
+  return compile_operator(file, overrides);
+}
+
+TEST(Mutations, OfDispatchAreRejectedOrRight) {
+  const Plan plan = small_plan(kDispatch, false);
+  ASSERT_TRUE(verify(plan).holds());
+  int found = 0;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) found += rejected(mutant) ? 1 : 0;
+  EXPECT_GT(found, 20);
+}
+
+TEST(Mutations, OfCombineAreRejectedOrRight) {
+  const Plan plan = small_plan(kCombine, true);
+  ASSERT_TRUE(verify(plan).holds());
+  int found = 0;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) found += rejected(mutant) ? 1 : 0;
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan))
+    found += rejected(mutant, mutant.only_order) ? 1 : 0;
+  EXPECT_GT(found, 20);
 }
 
 }  // namespace

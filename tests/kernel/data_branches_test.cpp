@@ -165,6 +165,8 @@ struct Refused {
   const char* problem;
 };
 
+constexpr const char* kEarly = "\n\n@triton.jit\ndef early(i):\n    if i > 0:\n        return 1\n    return 2\n";
+
 TEST(DataBranches, WhatCannotHappenOnOneWayOnly) {
   const Refused cases[] = {
       {"    if tl.load(i_ptr) > 0:\n        tl.store(out_ptr + offsets, 1.0)\n", 10,
@@ -172,8 +174,8 @@ TEST(DataBranches, WhatCannotHappenOnOneWayOnly) {
       {"    for k in range(0, 3):\n        if tl.load(i_ptr) > 0:\n            break\n    tl.store(out_ptr + offsets, "
        "1.0)\n",
        11, "this leaves the branch at line 10, which data decide"},
-      {"    if tl.load(i_ptr) > 0:\n        return\n    tl.store(out_ptr + offsets, 1.0)\n", 10,
-       "this leaves the branch at line 9, which data decide"},
+      {"    tl.store(out_ptr + offsets, early(tl.load(i_ptr)))\n", 15,
+       "this leaves the branch at line 14, which data decide"},
       {"    if tl.load(i_ptr) > 0:\n        for k in range(0, n):  # syncopate: streamed_loop k\n"
        "            offsets += tl.load(x_ptr + k).to(tl.int32)\n    tl.store(out_ptr + offsets, 1.0)\n",
        12, "the address of this store depends on data"},
@@ -183,7 +185,7 @@ TEST(DataBranches, WhatCannotHappenOnOneWayOnly) {
        "this condition is a block"},
   };
   for (const Refused& each : cases) try {
-      analysed(kernel_of(each.body));
+      analysed(kernel_of(each.body, kEarly));
       ADD_FAILURE() << "accepted: " << each.body;
     } catch (const UserError& error) {
       EXPECT_EQ(error.where().line, each.line) << error.what();
@@ -222,13 +224,29 @@ TEST(DataMasks, LoadsCountAsOfAllThatTheRestOfTheMaskLeaves) {
   expect_exact(
       "    value = tl.load(x_ptr + offsets, mask=tl.load(i_ptr + offsets) > 3, other=0.0)\n"
       "    tl.store(out_ptr + offsets, value)\n");
-  expect_exact(  // by rows and columns, as matrices are read
+}
+
+TEST(DataMasks, OfRowsAndColumns) {
+  const TileKernel kernel = kernel_of(
       "    count = tl.load(i_ptr + pid)\n"
       "    rows = pid * 2 + tl.arange(0, 2)\n"
       "    cols = tl.arange(0, 4)\n"
       "    used = (rows[:, None] - pid * 2 < count) & (cols[None, :] < 3)\n"
-      "    block = tl.load(x_ptr + rows[:, None] * 4 + cols[None, :], mask=used & (rows[:, None] < 7), other=0.0)\n"
+      "    block = tl.load(x_ptr + rows[:, None] * 4 + cols[None, :], mask=used & (rows < 7)[:, None], other=0.0)\n"
+      "    valid = ((rows < count) & (rows < 5))[:, None] & (cols < 4)[None, :]\n"
+      "    block += tl.load(z_ptr + rows[:, None] * 4 + cols[None, :], mask=valid, other=0.0)\n"
       "    tl.store(out_ptr + offsets, tl.reshape(block, (BLOCK,)))\n");
+  const TensorBindings tensors = {{"x_ptr", {"x", {7, 4}, Dtype::fp32}},
+                                  {"z_ptr", {"z", {8, 4}, Dtype::fp32}},
+                                  {"i_ptr", {"i", {32}, Dtype::int32}},
+                                  {"out_ptr", {"out", {32}, Dtype::fp32}}};
+  const TileSpace space = analyse_tiles(kernel, {{"n", std::int64_t{20}}, {"BLOCK", std::int64_t{8}}}, tensors);
+  ASSERT_EQ(space.tiles.size(), 4U);
+  EXPECT_TRUE(space.reads_by_data.empty());
+  EXPECT_EQ(reads_of(space, 1, "x_ptr"), (std::vector<Region>{{{2, 4}, {0, 3}}}));
+  EXPECT_EQ(reads_of(space, 3, "x_ptr"), (std::vector<Region>{{{6, 7}, {0, 3}}}));
+  EXPECT_EQ(reads_of(space, 2, "z_ptr"), (std::vector<Region>{{{4, 5}, {0, 4}}}));
+  EXPECT_EQ(reads_of(space, 3, "z_ptr"), std::vector<Region>{});
 }
 
 TEST(DataMasks, OfWhatDataAloneKeepInsideTheWholeTensorCounts) {
