@@ -278,7 +278,7 @@ TEST(BadInput, HasClearErrors) {
     expect_refused(file, with({"tensors.x.shape", "[\"GROUPS * CAPACITY - 1\", \"K\"]"}), "this descriptor of x");
     expect_refused(file, with({"tensors.w.shape", "[\"K\", \"N\"]"}), "this descriptor of w");
     expect_refused(file, with({"tensors.counts.shape", "[\"GROUPS - 1\"]"}), "reads counts at [7:8]");
-    expect_refused(file, with({"tensors.weights.shape", "[1]"}), "reads weights at [0:16], outside its shape 1");
+    expect_refused(file, with({"tensors.weights.shape", "[1]"}), "reads weights outside its shape 1");
     expect_refused(file, with({"kernel.args.K", "20"}), "16 bytes");
     expect_refused(file, with({"kernel.args.BLOCK_M", "24"}), "powers of two");
   }
@@ -305,7 +305,7 @@ bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
 
 Plan small_plan(const char* file, bool weights) {
   std::vector<Override> overrides = overrides_of({2, 2, 16, 16, 16, weights}, 2);
-  override_counts(overrides, 9, 16);  // so that every block of rows is read
+  override_counts(overrides, 16, 16);  // so that every row is read and none is zero
   return compile_operator(file, overrides);
 }
 
