@@ -29,13 +29,15 @@ def rows_in_use(counts_ptr, group, CAPACITY):
 
 
 @triton.jit
-def grouped_gemm(x_ptr, counts_ptr, w_ptr, y_ptr, weights_ptr, GROUPS, CAPACITY, EXPERTS, N, K,
+def grouped_gemm(x_ptr, counts_ptr, w_ptr, y_ptr, weights_ptr, GROUPS, EXPERTS, N, K, CAPACITY: tl.constexpr,
                  BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HAS_WEIGHTS: tl.constexpr):
     # Three dimensions, so that a block ends with its group or its expert.
     x = tl.make_tensor_descriptor(x_ptr, shape=[GROUPS, CAPACITY, K], strides=[CAPACITY * K, K, 1],
                                   block_shape=[1, BLOCK_M, BLOCK_K])
     w = tl.make_tensor_descriptor(w_ptr, shape=[EXPERTS, K, N], strides=[K * N, N, 1],
                                   block_shape=[1, BLOCK_K, BLOCK_N])
+    y = tl.make_tensor_descriptor(y_ptr, shape=[GROUPS * CAPACITY, N], strides=[N, 1],
+                                  block_shape=[BLOCK_M, BLOCK_N // 4])
     tiles_m = tl.cdiv(CAPACITY, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
 
@@ -56,27 +58,31 @@ def grouped_gemm(x_ptr, counts_ptr, w_ptr, y_ptr, weights_ptr, GROUPS, CAPACITY,
                 accumulator = tl.dot(x_tile, w_tile, accumulator)
 
         rows = row + tl.arange(0, BLOCK_M)
-        used = rows < count
-        # Element offsets are 64-bit: a tensor may hold more than 2^31 elements.
-        places = group.to(tl.int64) * CAPACITY + rows
+        first_row = group * CAPACITY
         if HAS_WEIGHTS:
-            weights = tl.load(weights_ptr + places, mask=rows < CAPACITY, other=0.0)
+            weights = tl.load(weights_ptr + first_row + rows, mask=rows < CAPACITY, other=0.0)
             accumulator = accumulator * weights[:, None]
         # Not a product with zero: rows that are not in use may hold NaNs.
-        accumulator = tl.where(used[:, None], accumulator, 0.0)
+        accumulator = tl.where((rows < count)[:, None], accumulator, 0.0)
 
-        # One quarter of the columns after the other: addresses of a whole tile would not fit into registers.
+        # Quarter by quarter of the columns: a whole tile takes a large staging buffer, or many addresses.
         left, right = halves(accumulator)
         first, second = halves(left)
         third, fourth = halves(right)
-        columns = column + tl.arange(0, BLOCK_N // 4)
-        here = y_ptr + places[:, None] * N + columns[None, :]
-        inside = rows < CAPACITY
-        tl.store(here, first.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
-        columns += BLOCK_N // 4
-        tl.store(here + BLOCK_N // 4, second.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
-        columns += BLOCK_N // 4
-        tl.store(here + BLOCK_N // 2, third.to(y_ptr.dtype.element_ty), mask=inside[:, None] & (columns[None, :] < N))
-        columns += BLOCK_N // 4
-        tl.store(here + BLOCK_N // 4 * 3, fourth.to(y_ptr.dtype.element_ty),
-                 mask=inside[:, None] & (columns[None, :] < N))
+        if CAPACITY % BLOCK_M == 0:
+            y.store([first_row + row, column], first.to(y.dtype))
+            y.store([first_row + row, column + BLOCK_N // 4], second.to(y.dtype))
+            y.store([first_row + row, column + BLOCK_N // 2], third.to(y.dtype))
+            y.store([first_row + row, column + BLOCK_N // 4 * 3], fourth.to(y.dtype))
+        else:
+            # A block of y would go on in the next group. Element offsets are 64-bit: it may hold more than 2^31.
+            inside = (rows < CAPACITY)[:, None]
+            columns = column + tl.arange(0, BLOCK_N // 4)[None, :]
+            here = y_ptr + (first_row + rows).to(tl.int64)[:, None] * N + columns
+            tl.store(here, first.to(y.dtype), mask=inside & (columns < N))
+            columns += BLOCK_N // 4
+            tl.store(here + BLOCK_N // 4, second.to(y.dtype), mask=inside & (columns < N))
+            columns += BLOCK_N // 4
+            tl.store(here + BLOCK_N // 2, third.to(y.dtype), mask=inside & (columns < N))
+            columns += BLOCK_N // 4
+            tl.store(here + BLOCK_N // 4 * 3, fourth.to(y.dtype), mask=inside & (columns < N))
