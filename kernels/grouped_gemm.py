@@ -1,10 +1,10 @@
 """A persistent grouped matrix product, as mixtures of experts need it: y[g] = x[g] @ w[g % EXPERTS] for each group g of
 rows, of which the first counts[g] are in use.
 
-x is [GROUPS * CAPACITY, K], y [GROUPS * CAPACITY, N], w [EXPERTS * K, N], all row-major; counts holds one int32 for each
-group. The groups are those of EXPERTS experts, source after source: group g is what source g // EXPERTS has for expert
-g % EXPERTS. Rows past a group's count need not hold anything (NaNs do no harm), and their products are zeros. A block of
-rows without any that is in use reads nothing and costs its zeros.
+x is [GROUPS * CAPACITY, K], y [GROUPS * CAPACITY, N], w [EXPERTS * K, N], all row-major; counts holds one int32 for
+each group. The groups are those of EXPERTS experts, source after source: group g is what source g // EXPERTS has for
+expert g % EXPERTS. Rows past a group's count need not hold anything (NaNs do no harm), and their products are zeros. A
+block of rows without any that is in use reads nothing and costs its zeros.
 
 With HAS_WEIGHTS row r of y is multiplied by weights[r], a float of CAPACITY rows for each group, before it is rounded.
 A count above CAPACITY is a mistake: the kernel takes it as CAPACITY, and CPU ranks report it.
