@@ -1,6 +1,7 @@
 #include "syncopate/host/worker_agent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -154,6 +155,14 @@ void WorkerAgent::raise(int peers_buffer, std::int64_t home, std::int64_t slot, 
   held_.push_back({signal, world_.history.release(agent_)});
   event_ = 0;  // what the tile does from now on is not part of the release
   if (!world_.options.adversary) raise_held();
+}
+
+void WorkerAgent::deny(const std::string& assertion, const SourceLocation& where) {
+  const std::vector<std::string>& axes = world_.plan.kernel.axes;
+  throw UserError(where,
+                  fmt::format("rank {}, {} of ({}): {}", rank_, world_.describer.tile(rank_, world_.position(agent_)),
+                              fmt::join(axes, ", "), assertion),
+                  "change the data, or the kernel's assertion");
 }
 
 void WorkerAgent::fail(const std::string& problem, const SourceLocation& where) const {

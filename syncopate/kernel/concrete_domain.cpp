@@ -267,6 +267,8 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       return descriptor_store(instruction, registers);
     case Opcode::raise:
       return raise(instruction, registers);
+    case Opcode::assertion:
+      return check(instruction, registers);
     case Opcode::copy:
     case Opcode::jump:
     case Opcode::branch_false:
@@ -385,6 +387,32 @@ void ConcreteDomain::raise(const Instruction& instruction, const Value* register
   const std::int64_t home = peers.integer + expect_integer(registers[operands[1]], "the home of a raised flag");
   const std::int64_t slot = expect_integer(registers[operands[2]], "the slot of a raised flag");
   environment_->raise(peers.buffer, home, slot, program_->locate(instruction));
+}
+
+void ConcreteDomain::check(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  Value condition = registers[operands[0]];
+  if (condition.is_block()) {
+    Extents flat;
+    flat.rank = 1;
+    flat[0] = condition.extents.count();
+    condition = reduce(ReduceOperation::minimum, reshape(cast(condition, Dtype::int32), flat), 0);
+  }
+  if (truth(condition, instruction)) return;
+  const auto string = [&](Register value) -> const std::string& {
+    return program_->strings[static_cast<std::size_t>(registers[value].buffer)];
+  };
+  std::string values;
+  for (std::size_t i = 2; i + 1 < operands.size(); i += 2) {
+    const Value& value = registers[operands[i + 1]];
+    if (!value.is_number() || value.is_block()) continue;
+    values += values.empty() ? ": " : ", ";
+    values += value.kind == Kind::integer ? fmt::format("{} is {}", string(operands[i]), value.integer)
+                                          : fmt::format("{} is {}", string(operands[i]), value.number);
+  }
+  const bool told = operands[1] != kNoRegister && registers[operands[1]].kind == Kind::string;
+  environment_->deny((told ? string(operands[1]) : std::string("an assertion does not hold")) + values,
+                     program_->locate(instruction));
 }
 
 Value ConcreteDomain::descriptor_of(const Instruction& instruction, const Value* registers) const {

@@ -53,6 +53,7 @@ class ConcreteDomain {
   Value elements_of(const Value& pointers, const Value& base) const;
   Value elsewhere_of(const Value& pointers, const Value& base, const Value& other) const;
   void raise(const Instruction& instruction, const Value* registers);
+  void check(const Instruction& instruction, const Value* registers) const;
   Value descriptor_of(const Instruction& instruction, const Value* registers) const;
   std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,
                     std::int64_t missing) const;

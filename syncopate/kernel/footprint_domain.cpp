@@ -86,7 +86,7 @@ bool FootprintDomain::truth(const Value& value, const Instruction& instruction) 
   if (const auto known = known_truth(value)) return *known;
   if (value.kind == ValueKind::opaque && value.scalar())
     fail(instruction, "this branch " + because(value),
-         "branch on tile indices and arguments only; what depends on data belongs into tl.where");
+         "branch on tile indices and arguments, or let data decide an `if` or a conditional expression");
   fail(instruction, "this condition is a block, not a scalar", "use tl.where, or a mask");
 }
 
@@ -108,6 +108,7 @@ FootprintValue FootprintDomain::range_begin(const Value& start, const Value& end
 /// makes it right to begin with a later one.
 void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, const Value& step,
                                  const Instruction& instruction, Value* registers) {
+  check_decided("streams", instruction);
   if (step.form.base < 0)
     fail(instruction, "this streamed loop counts down", "count up, or remove its annotation 'streamed_loop'");
   const LoweredLoop& loop = loops_.loop(number);
@@ -146,6 +147,7 @@ FootprintValue FootprintDomain::range_next(const Value& counter, const Value& st
 }
 
 void FootprintDomain::probe(const Instruction& instruction, const Value* registers) {
+  check_decided("is a tile", instruction);
   finish_tile();
   if (tiles_.size() >= kMostTiles)
     fail(instruction, fmt::format("the launch has more than {} tiles", kMostTiles),
@@ -177,6 +179,8 @@ void FootprintDomain::execute(const Instruction& instruction, Value* registers) 
   switch (instruction.opcode) {
     case Opcode::store:
       return store(instruction, operands, registers);
+    case Opcode::assertion:  // CPU ranks check it, with the values of the data
+      return;
     case Opcode::descriptor_store:
       access_descriptor(Direction::write, registers[operands[0]], operands.subspan(2), registers, instruction);
       return;
@@ -327,6 +331,7 @@ FootprintValue FootprintDomain::broadcast_value(const Value& value, const LaneSh
     return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
   else
     result.form = broadcast_to(value.form, shape);
+  if (value.bounded) result.mask = broadcast_to(value.mask, shape);
   return result;
 }
 
@@ -341,6 +346,7 @@ FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& sh
   if (value.kind == ValueKind::opaque) {
     Value result = value;
     result.form.shape = shape;
+    result.bounded = false;
     return result;
   }
   if (value.kind == ValueKind::integer || value.kind == ValueKind::pointer)
@@ -398,13 +404,13 @@ FootprintValue FootprintDomain::with_new_dimension(const Value& value, const Val
   const int dimension = static_cast<int>(position);
   Value result;
   result.take_type(value);
-  if (value.kind == ValueKind::boolean) {
+  result.bounded = value.bounded;
+  if (value.kind == ValueKind::boolean || value.bounded) {
     std::array<int, kMaxLaneDimensions> source{};
     for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < dimension ? d : d == dimension ? -1 : d - 1;
     result.mask = rearrange(value.mask, std::span(source.data(), at_index(rank + 1)));
-  } else {
-    insert_dimension(value.form, dimension, result.form);
   }
+  if (value.kind != ValueKind::boolean) insert_dimension(value.form, dimension, result.form);
   return result;
 }
 

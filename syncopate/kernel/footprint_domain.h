@@ -77,6 +77,13 @@ class FootprintDomain {
   bool wait(const Instruction& instruction, Value* registers) const;
   void execute(const Instruction& instruction, Value* registers);
 
+  // And for branches that data decide (footprint_branches.cpp).
+  bool undecided(const Value& condition, const Instruction& branch) const;
+  void enter(const Instruction& branch) { branches_.push_back(&branch); }
+  void leave() { branches_.pop_back(); }
+  void meet(Value& value, const Value& other, const Instruction& branch) const;
+  [[noreturn]] void escape(const Instruction& jump) const;
+
  private:
   enum class Direction : std::uint8_t { read, write };
   struct Descriptor {
@@ -114,6 +121,8 @@ class FootprintDomain {
   const Descriptor& access_descriptor(Direction direction, const Value& value, Operands offsets, const Value* registers,
                                       const Instruction& instruction);
   void access_pointers(Direction direction, const Value& pointers, const Value* mask, const Instruction& instruction);
+  /// Whether the elements in all lanes that data may leave are boxes of the tensor; then they are in scratch_.
+  bool place_possible(const Value& pointers, const Value& mask);
   LaneMask known_mask(const Value& mask, const Value& pointers, const char* verb, const Instruction& instruction) const;
   RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
   void note_stored_again(std::int16_t parameter, std::span<const Region> boxes, const Instruction& instruction);
@@ -123,6 +132,9 @@ class FootprintDomain {
   void finish_tile();
 
   // Messages.
+  /// The user's error if data decide whether the instruction is executed. `action`: "writes c".
+  void check_decided(const char* action, const Instruction& instruction) const;
+  int line_of(const Instruction& instruction) const;
   [[noreturn]] void fail(const Instruction& instruction, std::string problem, std::string remedy) const;
   [[noreturn]] void fail_placement(Placement placement, Direction direction, std::int16_t parameter,
                                    const Region& reached, const Instruction& instruction) const;
@@ -145,6 +157,7 @@ class FootprintDomain {
                   Value* registers);
 
   LoopRecorder loops_;
+  std::vector<const Instruction*> branches_;  ///< that data decide, around the current instruction, outermost first
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;

@@ -65,6 +65,8 @@ void FootprintDomain::access_pointers(Direction direction, const Value& pointers
                                       const Instruction& instruction) {
   const char* const verb = direction == Direction::read ? "load" : "store";
   if (direction == Direction::read && is_found_by_data(pointers, mask)) {
+    if (pointers.kind == ValueKind::pointer && place_possible(pointers, *mask))
+      return record(direction, pointers.parameter, scratch_, instruction);
     const Region& whole = tensors_[at_index(pointers.parameter)].whole;
     const Instruction*& first = read_by_data_[at_index(pointers.parameter)];
     if (first == nullptr) first = &instruction;
@@ -90,6 +92,15 @@ void FootprintDomain::access_pointers(Direction direction, const Value& pointers
   }
   if (placement != Placement::placed) fail_placement(placement, direction, pointers.parameter, reached, instruction);
   record(direction, pointers.parameter, scratch_, instruction);
+}
+
+bool FootprintDomain::place_possible(const Value& pointers, const Value& mask) {
+  const auto lanes = both(LaneMask::all(pointers.shape()), possible_lanes(mask));
+  if (!lanes) return false;
+  scratch_.clear();
+  Region reached;
+  return place(tensors_[at_index(pointers.parameter)], broadcast_to(pointers.form, lanes->shape), *lanes, scratch_,
+               reached) == Placement::placed;
 }
 
 LaneMask FootprintDomain::known_mask(const Value& mask, const Value& pointers, const char* verb,
@@ -237,6 +248,7 @@ RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t
 
 void FootprintDomain::record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
                              const Instruction& instruction) {
+  if (direction == Direction::write) check_decided("stores", instruction);
   if (direction == Direction::read && loops_.take_read(instruction, parameter, boxes)) return;
   RecordedAccesses& accesses = destination(direction, parameter, instruction);
   const std::size_t tensor = at_index(parameter);

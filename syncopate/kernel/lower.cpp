@@ -239,12 +239,13 @@ void Lowering::lower_if(const Statement& statement) {
   lower_body(statement.body);
   if (statement.orelse.empty()) {
     patch(skip);
-    return;
+  } else {
+    const std::size_t done = emit(Opcode::jump, 0, kNoRegister, {}, statement.header);
+    patch(skip);
+    lower_body(statement.orelse);
+    patch(done);
   }
-  const std::size_t done = emit(Opcode::jump, 0, kNoRegister, {}, statement.header);
-  patch(skip);
-  lower_body(statement.orelse);
-  patch(done);
+  instruction(skip).meeting = here();
 }
 
 void Lowering::lower_for(const Statement& statement) {

@@ -192,10 +192,42 @@ Operand dot(const Call& call) {
       call.compute(Opcode::dot, 0, {call.value(0), call.value(1), call.optional(2), call.optional(6)}));
 }
 
+void collect_variables(const Expression& expression, std::vector<const Expression*>& names) {
+  const auto same = [&](const Expression* name) { return name->text == expression.text; };
+  if (expression.kind == ExpressionKind::name && std::none_of(names.begin(), names.end(), same))
+    names.push_back(&expression);
+  // A call's or an attribute's first child is what it is called.
+  const std::size_t first = expression.kind == ExpressionKind::call ? 1 : 0;
+  if (expression.kind == ExpressionKind::attribute) return;
+  for (std::size_t i = first; i < expression.children.size(); ++i) collect_variables(*expression.children[i], names);
+}
+
+/// With the values of the variables in the condition, for the message of one that does not hold.
+Operand device_assert(const Call& call) {
+  const Register message = call.optional(1);
+  std::vector<Register> operands = {call.value(0), message};
+  if (call.given[2]) {
+    const auto invert = static_cast<std::uint8_t>(UnaryOperation::logical_not);
+    const auto either = static_cast<std::uint8_t>(BinaryOperation::logical_or);
+    const Register exempt = call.lowering.compute(Opcode::unary, invert, {call.value(2)}, call.range());
+    operands[0] = call.lowering.compute(Opcode::binary, either, {operands[0], exempt}, call.range());
+  }
+  std::vector<const Expression*> names;
+  if (call.expression.children.size() > 1) collect_variables(*call.expression.children[1], names);
+  for (const Expression* name : names) {
+    if (!call.lowering.is_local(name->text)) continue;
+    const Operand value = call.lowering.evaluate(*name);
+    if (value.is_tuple) continue;
+    operands.push_back(call.lowering.string_constant(name->text));
+    operands.push_back(value.value);
+  }
+  call.lowering.emit(Opcode::assertion, 0, kNoRegister, operands, call.range());
+  return Operand::single(call.none());
+}
+
 const std::vector<Builtin>& builtins() {
   using enum UnaryOperation;
   static const std::vector<std::string_view> kCache = {"cache_modifier", "eviction_policy", "volatile"};
-  static const std::vector<std::string_view> kAny = {"msg", "mask"};
   static const std::vector<Builtin> table = {
       {"program_id", {"axis"}, 1, {}, plain<Opcode::program_id, 1>},
       {"num_programs", {"axis"}, 1, {}, plain<Opcode::num_programs, 1>},
@@ -249,7 +281,7 @@ const std::vector<Builtin>& builtins() {
       {"assume", {"cond"}, 1, {}, nothing},
       {"static_assert", {"cond", "msg"}, 1, {}, nothing},
       {"static_print", {}, 0, {}, nothing, true},
-      {"device_assert", {"cond", "msg"}, 1, kAny, nothing},
+      {"device_assert", {"cond", "msg", "mask"}, 1, {}, device_assert},
       {"device_print", {}, 0, {"hex"}, nothing, true},
       {"debug_barrier", {}, 0, {}, nothing},
   };

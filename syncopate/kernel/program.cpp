@@ -49,8 +49,9 @@ constexpr std::array kOpcodeNames = {"copy",
                                      "descriptor_load",
                                      "descriptor_store",
                                      "descriptor_add",
-                                     "raise"};
-static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::raise) + 1);
+                                     "raise",
+                                     "assertion"};
+static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::assertion) + 1);
 
 bool jumps(Opcode opcode) {
   return opcode == Opcode::jump || opcode == Opcode::branch_false || opcode == Opcode::branch_decided ||

@@ -37,7 +37,7 @@ TEST(PlanJson, SameOperatorSameBytes) { EXPECT_EQ(small_plan(), small_plan()); }
 
 TEST(PlanJson, ReadBackTheSame) {
   for (const char* file : {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp_plain",
-                           "gemm_ar", "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "embedding_rs"}) {
+                           "gemm_ar", "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "embedding_rs", "grouped_gemm_rs"}) {
     const std::string text =
         to_json(compile_operator(std::string(SYNCOPATE_SOURCE_DIR "/operators/") + file + ".toml"));
     EXPECT_EQ(to_json(parse_plan(SourceFile("plan.json", text))), text) << file;

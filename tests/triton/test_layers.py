@@ -18,11 +18,20 @@ PRODUCT = {"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*bf16"}
 EPILOGUE = PRODUCT | {"bias_ptr": "*fp32", "residual_ptr": "*bf16"}
 FP8 = {"a_ptr": "*fp8e4nv", "b_ptr": "*fp8e4nv", "c_ptr": "*bf16", "a_scale_ptr": "*fp32", "b_scale_ptr": "*fp32"}
 EMBEDDING = {"ids_ptr": "*i32", "first_ptr": "*i32", "table_ptr": "*bf16", "out_ptr": "*bf16", "syncopate_staging": "*bf16"}
+GROUPED = {"x_ptr": "*bf16", "w_ptr": "*bf16", "y_ptr": "*bf16", "counts_ptr": "*i32", "weights_ptr": "*fp32",
+           "syncopate_staging": "*bf16"}
+ROWS = {"BLOCK_M": 128, "BLOCK_K": 64, "CAPACITY": 512, "syncopate_cut": False}
+RAGGED = ROWS | {"CAPACITY": 500}  # stores through pointers
 # Operator and kernel; types of tensors; constexpr values; warps; stages; wgmma instructions that the loop must have.
 CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 128, "GATED": True}, 8, 4, 8),
          ("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 256, "GATED": False}, 8, 3, 4),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 128, "ROW_SCALES": True}, 4, 4, 8),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 256, "ROW_SCALES": True}, 8, 3, 4),
+         ("ag_grouped_gemm", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 128, "HAS_WEIGHTS": False}, 4, 4, 8),
+         ("ag_grouped_gemm", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 128, "HAS_WEIGHTS": True}, 8, 4, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": True}, 8, 3, 4),
          ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0)]
 
 
