@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "syncopate/plan/knowledge.h"
 
@@ -334,11 +335,31 @@ class Realiser {
     }
     const std::vector<int> last = knowledge_.not_implied(touching, known);
     if (last.empty()) return;
-    const int drained = add_signal(fmt::format("peers done with buffers of rank {}", rank), rank,
-                                   "a peer's last transfer from or to this rank has completed");
-    for (const int n : last) transfer(n).signals.push_back(drained);
-    plan_.signals[static_cast<std::size_t>(drained)].per_launch = static_cast<std::int64_t>(last.size());
-    program(rank).completion_waits.push_back({drained, static_cast<std::int64_t>(last.size())});
+    // Several raise one signal where no raise of the next launch can come before all of this one's have.
+    std::vector<int> together;
+    std::vector<int> alone;
+    for (const int n : last) (begins_after(n, last, rank) ? together : alone).push_back(n);
+    if (together.size() == 1) alone.push_back(std::exchange(together, {}).front());
+    const std::string name = fmt::format("peers done with buffers of rank {}", rank);
+    const std::string counts = "a peer's last transfer from or to this rank has completed";
+    const auto wait_for = [&](const std::string& full_name, const std::vector<int>& nodes) {
+      const int drained = add_signal(full_name, rank, counts);
+      for (const int n : nodes) transfer(n).signals.push_back(drained);
+      plan_.signals[static_cast<std::size_t>(drained)].per_launch = static_cast<std::int64_t>(nodes.size());
+      program(rank).completion_waits.push_back(all_of(drained));
+    };
+    if (!together.empty()) wait_for(name, together);
+    for (const int n : alone)
+      wait_for(last.size() == 1 ? name : fmt::format("{}: {} of rank {}", name, chunk_name(node(n)), node(n).owner),
+               {n});
+  }
+
+  /// Whether transfer n of a launch begins after the transfers `last` of the launch before have completed, which a rank
+  /// waits for before it completes a launch: n waits for that, or its owner knows when it has completed that launch.
+  bool begins_after(int n, const std::vector<int>& last, int rank) const {
+    if (finished_[static_cast<std::size_t>(n)].contains(rank)) return true;
+    const BitSet& known = known_when_complete_[static_cast<std::size_t>(node(n).owner)];
+    return std::all_of(last.begin(), last.end(), [&](int other) { return known.contains(other); });
   }
 
   Plan& plan_;
