@@ -56,6 +56,8 @@ class FootprintDomain {
   const RecordedAccesses& shared_reads() const { return shared_; }
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
   const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
+  /// The first read of a tensor at an address into which no index of the tile enters, or nullptr.
+  const Instruction* read_past_indices(std::size_t tensor) const { return read_past_indices_[tensor]; }
   const Instruction* read_by_data(std::size_t tensor) const { return read_by_data_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
@@ -142,12 +144,14 @@ class FootprintDomain {
   void enter_loop(int loop, Value& counter, const Value& end, const Value& step, const Instruction& instruction,
                   Value* registers);
 
+  std::vector<bool> guarded_;  ///< per instruction: guarded_reads.h
   LoopRecorder loops_;
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
   std::vector<const Instruction*> first_read_;
   std::vector<const Instruction*> unguarded_read_;
+  std::vector<const Instruction*> read_past_indices_;
   std::vector<const Instruction*> read_by_data_;  ///< the first load of each tensor whose address depends on data
 
   std::vector<std::int64_t> index_;  ///< of the current tile

@@ -400,22 +400,6 @@ bool is_streamed(const TileSpace& space, const std::string& parameter) {
   return false;
 }
 
-/// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
-/// tile index, and so not on the wait, which reaches addresses through the indices.
-bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
-  for (const std::int64_t extent : space.extents)
-    if (extent < 2) return false;
-  const auto reads = [&](const TileFootprint& tile) {
-    for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter) return access.reads;
-    return std::vector<Region>{};
-  };
-  const std::vector<Region> first = reads(space.tiles.front());
-  if (first.empty() && is_streamed(space, parameter)) return false;
-  return std::all_of(space.tiles.begin(), space.tiles.end(),
-                     [&](const TileFootprint& tile) { return reads(tile) == first; });
-}
-
 /// Whether any tile accesses the parameter in the way `regions` selects: &ParameterAccess::reads or ::writes.
 bool is_accessed(const TileSpace& space, const std::string& parameter, std::vector<Region> ParameterAccess::* regions) {
   for (const TileFootprint& tile : space.tiles)
@@ -446,17 +430,18 @@ void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::
                                 tensor.name, arrives),
                     "which elements of a communicated tensor a tile reads must follow from its indices and the "
                     "arguments; give every rank all of this one beforehand");
-  if (ignores_tile_indices(space, tensor.parameter))
-    throw UserError(
-        tensor.where,
-        fmt::format("tensor '{}' {}, but which part of it a tile reads depends on no tile index", tensor.name, arrives),
-        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
   const auto early = space.unguarded_reads.find(tensor.parameter);
   if (early != space.unguarded_reads.end())
     throw UserError(early->second,
                     fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
                                 tensor.name, arrives),
                     "read it in the loop over tiles, after the tile indices");
+  const auto unreached = space.reads_past_indices.find(tensor.parameter);
+  if (unreached != space.reads_past_indices.end())
+    throw UserError(
+        unreached->second,
+        fmt::format("tensor '{}' {}, but which part of it this reads depends on no tile index", tensor.name, arrives),
+        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
 }
 
 /// How a tensor is communicated: as stated, or by default.
