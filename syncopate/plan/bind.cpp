@@ -391,9 +391,10 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
 
 /// Whether streamed loops read the parameter, at addresses that depend on their variables.
 bool is_streamed(const TileSpace& space, const std::string& parameter) {
+  std::set<const LoopReads*> seen;
   for (const TileFootprint& tile : space.tiles)
     for (const LoopFootprint& loop : tile.loops)
-      if (loop.reads)
+      if (loop.reads && seen.insert(loop.reads.get()).second)
         for (const auto& iteration : loop.reads->iterations)
           for (const LoopRead& read : iteration)
             if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;

@@ -23,16 +23,24 @@ void sort_in_bands(std::span<int> group, const std::vector<Work>& work, const st
   for (const int w : group) rows.push_back(index(w)[axis]);
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  const auto band = [&](int w) {
-    return (std::lower_bound(rows.begin(), rows.end(), index(w)[axis]) - rows.begin()) / local.band;
+  struct Place {
+    std::int64_t band;
+    const std::vector<std::int64_t>* index;
+    int work;
   };
-  std::sort(group.begin(), group.end(), [&](int a, int b) {
-    if (band(a) != band(b)) return band(a) < band(b);
-    for (std::size_t d = 0; d < index(a).size(); ++d)
-      if (d != axis && index(a)[d] != index(b)[d]) return index(a)[d] < index(b)[d];
-    if (index(a)[axis] != index(b)[axis]) return index(a)[axis] < index(b)[axis];
-    return a < b;
+  std::vector<Place> places;
+  for (const int w : group) {
+    const auto row = std::lower_bound(rows.begin(), rows.end(), index(w)[axis]) - rows.begin();
+    places.push_back({row / local.band, &index(w), w});
+  }
+  std::sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    if (a.band != b.band) return a.band < b.band;
+    for (std::size_t d = 0; d < a.index->size(); ++d)
+      if (d != axis && (*a.index)[d] != (*b.index)[d]) return (*a.index)[d] < (*b.index)[d];
+    if ((*a.index)[axis] != (*b.index)[axis]) return (*a.index)[axis] < (*b.index)[axis];
+    return a.work < b.work;
   });
+  std::transform(places.begin(), places.end(), group.begin(), [](const Place& place) { return place.work; });
 }
 
 /// When a piece of work is wanted, in estimated time.

@@ -162,14 +162,14 @@ class WorkMaker {
   }
 
   void add_needs(const Tile& tile, const std::vector<Work>& list, Work& work) const {
-    // Tiles that follow each other often need the same in their loops, as those of one head of an attention do.
-    const Tile* const before = list.empty() ? nullptr : &plan_.tiles[static_cast<std::size_t>(list.back().tile)];
     work.first_needs = needs_of(tile.reads);
     work.needs = work.first_needs;
-    if (before != nullptr && !tile.pieces.empty() && before->pieces == tile.pieces) {
-      work.piece_needs = list.back().piece_needs;
-    } else {
-      for (const LoopPiece& piece : tile.pieces) work.piece_needs.push_back(needs_of(piece.reads));
+    // Tiles that follow each other need much the same in their loops, as those of one head of an attention do.
+    const Tile* const before = list.empty() ? nullptr : &plan_.tiles[static_cast<std::size_t>(list.back().tile)];
+    for (std::size_t p = 0; p < tile.pieces.size(); ++p) {
+      const std::vector<TileAccess>& reads = tile.pieces[p].reads;
+      const bool same = before != nullptr && p < before->pieces.size() && before->pieces[p].reads == reads;
+      work.piece_needs.push_back(same ? list.back().piece_needs[p] : needs_of(reads));
     }
     for (const std::vector<int>& needs : work.piece_needs)
       work.needs.insert(work.needs.end(), needs.begin(), needs.end());
