@@ -285,10 +285,11 @@ class Realiser {
       wait_for(work.first_needs, slot.waits);
       const auto [walk, is_first] = walks.try_emplace(work.tile);
       if (is_first) walk->second = walk_order(work, known_to_worker);
-      for (const int piece : walk->second) {
-        slot.steps.push_back({piece, {}});
-        wait_for(work.piece_needs[static_cast<std::size_t>(piece)], slot.steps.back().waits);
-      }
+      slot.steps.reserve(walk->second.size());
+      for (const int piece : walk->second) slot.steps.push_back({piece, {}});
+      if (!is_known(work.needs, known_to_worker))
+        for (LoopStep& step : slot.steps)
+          wait_for((*work.piece_needs)[static_cast<std::size_t>(step.piece)], step.waits);
       wait_for(work.sums, slot.sum_waits);
       for (const int n : work.sums) add_summand(work, n, rank, slot);
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
@@ -296,19 +297,24 @@ class Realiser {
     }
   }
 
+  static bool is_known(const std::vector<int>& nodes, const BitSet& known) {
+    return std::all_of(nodes.begin(), nodes.end(), [&](int n) { return known.contains(n); });
+  }
+
   /// The pieces of a tile loop by loop, those of a loop by the estimated arrival of the last chunk that each needs. If
   /// nothing that a loop needs is still to come, the worker walks it in the kernel's own order.
   std::vector<int> walk_order(const Work& work, const BitSet& known) const {
     const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(work.tile)].pieces;
+    std::vector<int> order(pieces.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (is_known(work.needs, known)) return order;
     std::vector<std::pair<int, std::int64_t>> moments;  // loop, arrival
     for (std::size_t p = 0; p < pieces.size(); ++p) {
       std::int64_t arrival = 0;
-      for (const int n : work.piece_needs[p])
+      for (const int n : (*work.piece_needs)[p])
         if (!known.contains(n)) arrival = std::max(arrival, node(n).arrival);
       moments.emplace_back(pieces[p].loop, arrival);
     }
-    std::vector<int> order(pieces.size());
-    std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return moments[static_cast<std::size_t>(a)] < moments[static_cast<std::size_t>(b)];
     });

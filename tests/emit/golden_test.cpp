@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                                          Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
                                          Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
                                          Case{"gemm_pointers", "", {"c_ptr"}, true},
-                                         Case{"attention_plain", "", {}, true}),
+                                         Case{"attention_streamed", "", {}, true}),
                          [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
