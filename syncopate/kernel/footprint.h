@@ -66,6 +66,8 @@ struct TileSpace {
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
   std::map<std::string, SourceLocation> unguarded_reads;
+  /// Parameters that are read at an address into which no index of the tile enters, and where first.
+  std::map<std::string, SourceLocation> reads_past_indices;
   /// Parameters of which loaded data decide which elements a tile reads, and where: such a load counts as one of the
   /// whole tensor. Not those where data only decide whether elements that can be told are read: by a branch, or by a
   /// mask; these count as read.

@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "syncopate/kernel/guarded_reads.h"
+
 namespace syncopate {
 namespace {
 
@@ -28,11 +30,13 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
     : program_(std::move(program)),
       zeros_(std::move(zeros)),
       tensors_(std::move(tensors)),
+      guarded_(guarded_reads(*program_, loops)),
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
       stored_again_(tensors_.size()),
       unguarded_read_(tensors_.size()),
+      read_past_indices_(tensors_.size()),
       read_by_data_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
       next_(shared_),

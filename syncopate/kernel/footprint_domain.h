@@ -57,6 +57,8 @@ class FootprintDomain {
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
   const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
   const Instruction* stored_again(std::size_t tensor) const { return stored_again_[tensor]; }
+  /// The first read of a tensor at an address into which no index of the tile enters, or nullptr.
+  const Instruction* read_past_indices(std::size_t tensor) const { return read_past_indices_[tensor]; }
   const Instruction* read_by_data(std::size_t tensor) const { return read_by_data_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
@@ -156,6 +158,7 @@ class FootprintDomain {
   void enter_loop(int loop, Value& counter, const Value& end, const Value& step, const Instruction& instruction,
                   Value* registers);
 
+  std::vector<bool> guarded_;  ///< per instruction: guarded_reads.h
   LoopRecorder loops_;
   std::vector<const Instruction*> branches_;  ///< that data decide, around the current instruction, outermost first
   std::vector<Descriptor> descriptors_;
@@ -164,6 +167,7 @@ class FootprintDomain {
   std::vector<const Instruction*> first_read_;
   std::vector<const Instruction*> stored_again_;  ///< the first store through a descriptor to what its tile has written
   std::vector<const Instruction*> unguarded_read_;
+  std::vector<const Instruction*> read_past_indices_;
   std::vector<const Instruction*> read_by_data_;  ///< the first load of each tensor whose address depends on data
 
   std::vector<std::int64_t> index_;  ///< of the current tile

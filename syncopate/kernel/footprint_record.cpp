@@ -249,6 +249,10 @@ RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t
 void FootprintDomain::record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
                              const Instruction& instruction) {
   if (direction == Direction::write) check_decided("stores", instruction);
+  if (direction == Direction::read && !guarded_[at_index(&instruction - program_->instructions.data())]) {
+    const Instruction*& first = read_past_indices_[at_index(parameter)];
+    if (first == nullptr) first = &instruction;
+  }
   if (direction == Direction::read && loops_.take_read(instruction, parameter, boxes)) return;
   RecordedAccesses& accesses = destination(direction, parameter, instruction);
   const std::size_t tensor = at_index(parameter);

@@ -194,21 +194,46 @@ class Dataflow {
     }
   }
 
-  /// Registers whose values decide which elements are touched.
+  /// Registers whose values decide which elements are touched. A branch does not that leads around nothing which
+  /// touches any or decides, as one around a mask.
   void find_deciding() {
-    for_each([&](const Instruction& each) {
+    const auto decide = [&](const Instruction& each) {
+      bool grows = false;
       const auto operands = program_.operands_of(each);
       for (std::size_t i = 0; i < operands.size(); ++i)
-        if (operands[i] != kNoRegister && decides(each, i)) deciding_.insert(operands[i]);
-    });
+        if (operands[i] != kNoRegister && decides(each, i)) grows = deciding_.insert(operands[i]).second || grows;
+      return grows;
+    };
     for (bool grows = true; grows;) {
       grows = false;
       for_each([&](const Instruction& each) {
+        if (!is_branch(each) || chooses(each)) grows = decide(each) || grows;
         if (is_data(each) || !(deciding_.contains(each.result) || deciding_.contains(each.second_result))) return;
         for (const Register operand : program_.operands_of(each))
           if (operand != kNoRegister) grows = deciding_.insert(operand).second || grows;
       });
     }
+  }
+
+  static bool is_branch(const Instruction& instruction) {
+    return instruction.opcode == Opcode::branch_false || instruction.opcode == Opcode::branch_decided;
+  }
+
+  /// Whether any of what a branch leads around, or to, touches elements, decides which, or goes elsewhere than on.
+  bool chooses(const Instruction& branch) const {
+    const Instruction* const code = program_.instructions.data();
+    const Instruction* end = code + branch.target;
+    if (end <= &branch || end > loop_.next) return true;
+    for (const Instruction* each = &branch + 1; each < end; ++each) {
+      if (each->opcode == Opcode::range_test || each->opcode == Opcode::make_descriptor || is_access(each->opcode))
+        return true;
+      if (deciding_.contains(each->result) || deciding_.contains(each->second_result)) return true;
+      if (!is_branch(*each) && each->opcode != Opcode::jump) continue;
+      const Instruction* const target = code + each->target;
+      if (target <= each || target > loop_.next) return true;
+      end = std::max(end, target);
+    }
+    return false;
   }
 
   /// Whether this iteration has certainly written a register when it comes to `reader`: an earlier instruction of the

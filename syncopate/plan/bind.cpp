@@ -391,29 +391,14 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
 
 /// Whether streamed loops read the parameter, at addresses that depend on their variables.
 bool is_streamed(const TileSpace& space, const std::string& parameter) {
+  std::set<const LoopReads*> seen;
   for (const TileFootprint& tile : space.tiles)
     for (const LoopFootprint& loop : tile.loops)
-      if (loop.reads)
+      if (loop.reads && seen.insert(loop.reads.get()).second)
         for (const auto& iteration : loop.reads->iterations)
           for (const LoopRead& read : iteration)
             if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
   return false;
-}
-
-/// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
-/// tile index, and so not on the wait, which reaches addresses through the indices.
-bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
-  for (const std::int64_t extent : space.extents)
-    if (extent < 2) return false;
-  const auto reads = [&](const TileFootprint& tile) {
-    for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter) return access.reads;
-    return std::vector<Region>{};
-  };
-  const std::vector<Region> first = reads(space.tiles.front());
-  if (first.empty() && is_streamed(space, parameter)) return false;
-  return std::all_of(space.tiles.begin(), space.tiles.end(),
-                     [&](const TileFootprint& tile) { return reads(tile) == first; });
 }
 
 /// Whether any tile accesses the parameter in the way `regions` selects: &ParameterAccess::reads or ::writes.
@@ -446,17 +431,18 @@ void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::
                                 tensor.name, arrives),
                     "which elements of a communicated tensor a tile reads must follow from its indices and the "
                     "arguments; give every rank all of this one beforehand");
-  if (ignores_tile_indices(space, tensor.parameter))
-    throw UserError(
-        tensor.where,
-        fmt::format("tensor '{}' {}, but which part of it a tile reads depends on no tile index", tensor.name, arrives),
-        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
   const auto early = space.unguarded_reads.find(tensor.parameter);
   if (early != space.unguarded_reads.end())
     throw UserError(early->second,
                     fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
                                 tensor.name, arrives),
                     "read it in the loop over tiles, after the tile indices");
+  const auto unreached = space.reads_past_indices.find(tensor.parameter);
+  if (unreached != space.reads_past_indices.end())
+    throw UserError(
+        unreached->second,
+        fmt::format("tensor '{}' {}, but which part of it this reads depends on no tile index", tensor.name, arrives),
+        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
 }
 
 /// How a tensor is communicated: as stated, or by default.

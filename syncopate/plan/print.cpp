@@ -76,11 +76,12 @@ std::string order_line(const Plan& plan) {
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
     parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
-  std::string text =
-      fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
-                  slots_raise(plan) ? "chunks that leave first, in that order, then own ones in order of arrival"
-                                    : "local chunks first, then in order of arrival",
-                  count_of(least, "tile"), least == 1 ? "s" : "");
+  std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
+                                 reduced_buffer(plan) >= 0
+                                     ? "chunks that leave first, in that order, then own ones in order of arrival"
+                                 : slots_raise(plan) ? "in order of arrival, and of departure where that is the same"
+                                                     : "local chunks first, then in order of arrival",
+                                 count_of(least, "tile"), least == 1 ? "s" : "");
   if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
   return text;
 }

@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
                                          Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
                                          Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
                                          Case{"gemm_pointers", "", {"c_ptr"}, true},
-                                         Case{"attention_plain", "", {}, true}, Case{"gemm", "c_ptr", {}, false, true},
+                                         Case{"attention_streamed", "", {}, true}, Case{"gemm", "c_ptr", {}, false, true},
                                          Case{"gemm_split_helper", "y", {}, false, true}),
                          [](const auto& instance) { return instance.param.name(); });
 

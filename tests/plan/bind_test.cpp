@@ -119,7 +119,7 @@ TEST(Bind, GatheredTensorsAreAddressedByTileIndices) {
   std::string op = SourceFile::read(kOperator)->text();
   op.replace(op.find("../kernels/gemm.py"), 18, "kernel.py");
   EXPECT_THAT(error_of({}, folder.write("op.toml", op)),
-              HasSubstr("tensor 'a' is gathered, but which part of it a tile reads depends on no tile index"));
+              HasSubstr("tensor 'a' is gathered, but which part of it this reads depends on no tile index"));
 }
 
 TEST(Bind, OutputsAreOnlyStoredTo) {

@@ -22,6 +22,8 @@ GROUPED = {"x_ptr": "*bf16", "w_ptr": "*bf16", "y_ptr": "*bf16", "counts_ptr": "
            "syncopate_staging": "*bf16"}
 ROWS = {"BLOCK_M": 128, "BLOCK_K": 64, "CAPACITY": 512, "syncopate_cut": False}
 RAGGED = ROWS | {"CAPACITY": 500}  # stores through pointers
+ATTENTION = {name: "*bf16" for name in ("q_ptr", "k_ptr", "v_ptr", "o_ptr")} | {"lse_ptr": "*fp32", "scale": "fp32"}
+HEADS = {"GROUP": 4, "CAUSAL": True}
 # Operator and kernel; types of tensors; constexpr values; warps; stages; wgmma instructions that the loop must have.
 CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 128, "GATED": True}, 8, 4, 8),
          ("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 256, "GATED": False}, 8, 3, 4),
@@ -32,6 +34,9 @@ CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_
          ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 128, "HAS_WEIGHTS": True}, 8, 4, 4),
          ("grouped_gemm_rs", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
          ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": True}, 8, 3, 4),
+         ("attention_heads", "attention", ATTENTION, HEADS | {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 2, 16),
+         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 3, 16),
+         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 8, 2, 16),
          ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0)]
 
 
@@ -68,6 +73,20 @@ class Layers(unittest.TestCase):
                         self.assertEqual(made.spill_bytes, 0)
                         self.assertFalse(made.serialised)
                         self.assertEqual(made.count("wgmma.mma_async"), products)
+
+    def test_attention_of_wide_heads_spills_little(self):
+        """It fills all 255 registers by itself; what the walk over tiles keeps beside it is spilled once a tile."""
+        constants = HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 128}
+        with tempfile.TemporaryDirectory() as folder:
+            triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
+            out = pathlib.Path(folder) / "out"
+            subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_heads.toml", "--out", out],
+                           check=True, stdout=subprocess.DEVNULL)
+            made = compiled(kernels.load(out / "fused.py").attention_fused, ATTENTION, constants, 4, 2)
+            print(f"attention_fused: {made}", flush=True)
+            self.assertLessEqual(made.spill_bytes, 64)
+            self.assertFalse(made.serialised)
+            self.assertEqual(made.count("wgmma.mma_async"), 64)
 
 
 if __name__ == "__main__":
