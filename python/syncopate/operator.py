@@ -159,7 +159,9 @@ class Operator:
 
     def shard(self, name):
         """The part of an input that this rank fills before each call; of a symmetric one it lies in the operator's memory."""
-        return self._part(name, self._known(name).held, "is no input: nobody fills it")
+        buffer = self._known(name)
+        part = self._part(name, buffer.held, "is no input: nobody fills it")
+        return part[0] if buffer.stacked else part
 
     def output(self, name):
         """The part of an output that launches leave for this rank. The next call overwrites it."""

@@ -19,6 +19,7 @@ class Buffer:
 
     name: str
     shape: tuple
+    stacked: bool  #: dimension 0 numbers the ranks' summands of an input that is summed; each rank fills its own
     dtype: str  #: "bf16", "fp32", ...
     symmetric: bool  #: peers read or write it
     bindable: bool  #: its memory may be the caller's; else it lives in the operator's, where transfers reach it

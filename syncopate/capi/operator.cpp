@@ -232,7 +232,7 @@ syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name,
       const auto bytes = static_cast<std::size_t>(volume(about.shape) * size_in_bytes(about.dtype));
       bind_buffer(*op, buffer, on.gpu.allocate(bytes, fmt::format("tensor {}", about.name)));
     }
-    *view = new_view(about, region, on.rank.buffer(buffer), on.gpu.ordinal(), op->prepared);
+    *view = new_view(about, region, part, on.rank.buffer(buffer), on.gpu.ordinal(), op->prepared);
   });
 }
 

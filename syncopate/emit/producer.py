@@ -1,5 +1,5 @@
-# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of
-# prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, and of those with inputs
+# that are sums, after those of prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
@@ -398,3 +398,28 @@ def syncopate_kept(pointers, base, entry):
     """Which elements the slot keeps."""
     elements = syncopate_elements(pointers, base)
     return (elements >= tl.load(entry + 11)) & (elements < tl.load(entry + 12))
+
+
+@triton.jit
+def syncopate_load_sum(pointer, summands: tl.constexpr, distance: tl.constexpr):
+    """A load from an input that is a sum over ranks: of each summand, `distance` elements from one to the next.
+
+    Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands are asked for before any is added.
+    Memory order: the tile's wait for the summands is part of its indices, so the loads stay behind. They bypass the L1
+    cache, since peers write the summands while the kernel runs.
+    """
+    own = tl.load(pointer, cache_modifier=".cg")
+    total = own.to(tl.float32) + 0.0
+    for summand in tl.static_range(1, summands):
+        total += tl.load(pointer + summand * distance, cache_modifier=".cg").to(tl.float32)
+    return total.to(own.dtype)
+
+
+@triton.jit
+def syncopate_load_sum_where(pointer, mask, other=0.0, summands: tl.constexpr = 1, distance: tl.constexpr = 0):
+    """syncopate_load_sum where `mask` says so; `other` elsewhere."""
+    own = tl.load(pointer, mask=mask, other=other, cache_modifier=".cg")
+    total = own.to(tl.float32) + 0.0
+    for summand in tl.static_range(1, summands):
+        total += tl.load(pointer + summand * distance, mask=mask, other=0.0, cache_modifier=".cg").to(tl.float32)
+    return total.to(own.dtype)

@@ -76,6 +76,10 @@ class SumEditor::Impl {
     return lines;
   }
 
+  bool copies(ByteRange range) const {
+    return editor_.line_of(range.begin) <= end_line() && editor_.line_of(range.end - 1) >= begin_line();
+  }
+
   void edit_stores() {
     for (const Site& site : sites_.all()) editor_.replace(site.statement->range, edited(site));
     const std::string space = indentation(sites_.first());
@@ -372,6 +376,7 @@ SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::st
     : impl_(std::make_unique<Impl>(editor, kernel, parameter, sent, in_place, std::move(extra))) {}
 SumEditor::~SumEditor() = default;
 std::string SumEditor::loop_start(const std::string& indentation) const { return impl_->loop_start(indentation); }
+bool SumEditor::copies(ByteRange range) const { return impl_->copies(range); }
 void SumEditor::edit_stores() { impl_->edit_stores(); }
 void SumEditor::insert_waits() { impl_->insert_waits(); }
 

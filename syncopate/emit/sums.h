@@ -29,6 +29,8 @@ class SumEditor {
 
   /// What must stand at the beginning of the tile loop's body besides what every kernel has, as lines.
   std::string loop_start(const std::string& indentation) const;
+  /// Whether it will copy this piece of the kernel as it was written, for slots that add nothing.
+  bool copies(ByteRange range) const;
   /// Edits the tile's stores and what computes their values, and inserts after them; before others insert there.
   void edit_stores();
   /// Inserts before those; after others have inserted there.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "syncopate/emit/line_editor.h"
+#include "syncopate/emit/loads.h"
 #include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
 #include "syncopate/emit/sends.h"
@@ -38,6 +39,7 @@ class Walk {
   Walk(const TileKernel& kernel, std::string name, const std::string& reduced, const WalkOptions& options)
       : kernel_(kernel),
         sent_(options.sent),
+        summed_(options.summed),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
@@ -58,6 +60,8 @@ class Walk {
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
+    edit_loads(editor_, kernel_, summed_, extra_indentation().size(),
+               [&](ByteRange range) { return sums_ && sums_->copies(range); });
     if (sums_) sums_->edit_stores();
     if (!sums_ && !sent_.empty()) edit_sends(editor_, kernel_, sent_, extra_indentation());
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
@@ -428,6 +432,7 @@ class Walk {
 
   const TileKernel& kernel_;
   const std::vector<std::string>& sent_;
+  const std::vector<SummedInput>& summed_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;

@@ -152,6 +152,10 @@ class PlanParser {
     buffer.role = *known_role;
     buffer.partner = values_.small(reader.required("partner"), "'partner'", -1, 1 << 16);
     window(reader.required("window"), buffer);
+    if (const Json* stacked = reader.optional("stacked")) {
+      buffer.stacked = values_.boolean(*stacked, "'stacked'");
+      if (buffer.stacked) check_stack(buffer, *stacked);
+    }
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
@@ -196,6 +200,18 @@ class PlanParser {
           "together they show all of it");
   }
 
+  void check_stack(const Buffer& buffer, const Json& at) const {
+    const bool of_kernel = buffer.role == BufferRole::kernel;
+    if (buffer.shape.size() < 2 || (!of_kernel && buffer.role != BufferRole::source) ||
+        buffer.shape[0] != (of_kernel ? plan_.ranks : 1))
+      throw values_.error(at, fmt::format("buffer '{}' is no stack of summands", buffer.name),
+                          "a stack is a buffer of the kernel whose first dimension is the ranks, or a source with one "
+                          "summand");
+    if (!is_floating(buffer.dtype) || buffer.dtype == Dtype::fp64)
+      throw values_.error(at, fmt::format("buffer '{}' is summed and {}", buffer.name, name_of(buffer.dtype)),
+                          "sums are taken in fp32, of floating-point types of at most 32 bits");
+  }
+
   /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is
   /// reduced, and at most one is a staging buffer, which is for it.
   void check_partners(const std::vector<Json>& places) {
@@ -219,6 +235,11 @@ class PlanParser {
                             "its partner is a buffer of the kernel with as many dimensions and of the same dtype, "
                             "reduced if and only if it is a staging buffer");
       if (buffer.role != BufferRole::source) check_holds_nothing(buffer, places[b]);
+      if (buffer.stacked != plan_.buffers[partner].stacked)
+        throw values_.error(places[b],
+                            fmt::format("of buffers '{}' and '{}' one is a stack of summands", buffer.name,
+                                        plan_.buffers[partner].name),
+                            "both are, or neither");
       const bool both_show = !buffer.window.empty() && !plan_.buffers[partner].window.empty();
       if (!receives && (!both_show || tensor_shape(buffer) != tensor_shape(plan_.buffers[partner])))
         throw values_.error(

@@ -32,6 +32,10 @@ Region shown_region(const Buffer& buffer, int rank) {
   return buffer.window.empty() ? Region::whole(buffer.shape) : buffer.window[static_cast<std::size_t>(rank)];
 }
 
+Shape shape_without_stack(const Buffer& buffer) {
+  return {buffer.shape.begin() + (buffer.stacked ? 1 : 0), buffer.shape.end()};
+}
+
 namespace {
 
 Region shifted(Region region, const Region& origin, std::int64_t sign) {

@@ -39,6 +39,13 @@
 // two buffers, each of the shape of a part: the kernel's, and the caller's, which is its source (an input) or its
 // result (an output). Transfers move it from one to the other, on a rank itself too.
 //
+// Summed inputs. An input may be a sum over ranks ("x: partial(sum) -> replicate", "-> shard(d)"), of which every rank
+// has a summand before the launch. Then the kernel's buffer is a stack: one dimension more, in front, numbers the ranks
+// that the summands come from. Transfers bring them there as they bring parts of a gathered tensor ("shard(0) ->
+// replicate" of the stack) or of an exchanged one ("shard(0) -> shard(d + 1)"). Where the local kernel loads an
+// element the fused kernel loads it of every summand and adds: in fp32, in the order of the ranks, from +0, rounding
+// once, to the tensor's type; so all ranks see the same bits.
+//
 // Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
 // order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
 // of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
@@ -82,7 +89,7 @@ struct Buffer {
   Dtype dtype = Dtype::bf16;
   bool symmetric = false;  ///< peers read or write it; else local to its rank
   std::string purpose;     ///< why it exists, in words
-  Placement before;        ///< as the operator file states them
+  Placement before;        ///< as the operator file states them; of a stack, its own
   Placement inside;
   Placement after;           ///< differs from `inside` only for outputs that are communicated
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
@@ -94,6 +101,9 @@ struct Buffer {
   /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
   /// has its own.
   bool shared = false;
+  /// A stack of summands ("Summed inputs" above): the kernel's buffer, or the source of one, which shows the summand of
+  /// its rank.
+  bool stacked = false;
   /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
   std::vector<Range> values = {};
   /// Of the reduced buffer: what peers send for its sums lands in it, at its own place. A slot then adds to all that
@@ -105,6 +115,9 @@ struct Buffer {
 
 /// The box of its tensor that a buffer shows on a rank.
 Region shown_region(const Buffer& buffer, int rank);
+/// The shape of the tensor that the local kernel has where the fused one has this buffer; what the caller has of it in
+/// a source. Without the dimension that numbers summands.
+Shape shape_without_stack(const Buffer& buffer);
 /// A box of the tensor as a box of the buffer, and the other way round.
 Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor);
 Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer);

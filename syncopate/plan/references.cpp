@@ -43,6 +43,8 @@ class Checker {
              fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
                          to_string(buffer.shape)));
     check_window(buffer);
+    expect(!buffer.stacked || buffer.shape.size() > 1,
+           fmt::format("buffer {} is a stack of summands and has {} dimensions", buffer.name, buffer.shape.size()));
   }
 
   void check_window(const Buffer& buffer) {

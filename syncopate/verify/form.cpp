@@ -96,7 +96,8 @@ class FormCheck {
   bool buffers() {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (!shape_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer)) return false;
+      if (!shape_is_good(buffer) || !stack_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer))
+        return false;
       if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
       if (buffer.role == BufferRole::staging && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
       leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result;
@@ -123,6 +124,21 @@ class FormCheck {
         return false;
     in_place_ = reduced_ >= 0 && plan_.buffer(reduced_).sums_in_place;
     return true;
+  }
+
+  /// Of a stack of summands the kernel's buffer has one of every rank.
+  bool stack_is_good(const Buffer& buffer) {
+    if (!buffer.stacked) return true;
+    const bool of_kernel = buffer.role == BufferRole::kernel;
+    return require((of_kernel && !buffer.is_reduced()) || buffer.role == BufferRole::source,
+                   "buffer {} is a stack of summands, but neither of the kernel nor of its caller", buffer.name) &&
+           require(buffer.shape.size() > 1 && buffer.shape[0] == (of_kernel ? plan_.ranks : 1),
+                   "buffer {} is a stack of summands of {}, but has shape {}", buffer.name,
+                   of_kernel ? count_of(plan_.ranks, "rank") : "one rank", [&] { return to_string(buffer.shape); }) &&
+           require(buffer.before == Placement::shard(0),
+                   "buffer {} is a stack of summands, but rank r does not hold "
+                   "summand r",
+                   buffer.name);
   }
 
   /// The box of a tensor of these extents that a buffer is to show on a rank.
@@ -167,7 +183,8 @@ class FormCheck {
                  "buffer {} is for buffer number {}, which is none of the kernel's", caller.name, caller.partner))
       return false;
     const Buffer& kernel = plan_.buffer(caller.partner);
-    if (!require(!kernel.window.empty() && kernel.dtype == caller.dtype && kernel.shape.size() == caller.shape.size(),
+    if (!require(!kernel.window.empty() && kernel.dtype == caller.dtype && kernel.shape.size() == caller.shape.size() &&
+                     kernel.stacked == caller.stacked,
                  "buffers {} and {} cannot be of one tensor", caller.name, kernel.name) ||
         !holds_nothing(kernel) || (caller.role == BufferRole::result && !holds_nothing(caller)))
       return false;
@@ -296,7 +313,7 @@ class FormCheck {
                 "{}: axis {} has indices from 0 up to, not including, {}", describe(tile), plan_.kernel.axes[a],
                 plan_.kernel.extents[a]);
       require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
-      if (!accesses_are_good(tile, tile.reads) || !accesses_are_good(tile, tile.writes)) return false;
+      if (!accesses_are_good(tile, tile.reads, true) || !accesses_are_good(tile, tile.writes, false)) return false;
       if (!pieces_are_good(tile)) return false;
     }
     return true;
@@ -319,19 +336,30 @@ class FormCheck {
         return false;
       loop = piece.loop;
       end = piece.end;
-      if (!accesses_are_good(tile, piece.reads)) return false;
+      if (!accesses_are_good(tile, piece.reads, true)) return false;
     }
     return true;
   }
 
-  bool accesses_are_good(const Tile& tile, const std::vector<TileAccess>& accesses) {
+  /// A load from a stack is one of every summand.
+  template <typename Owner>
+  bool is_of_all_summands(const TileAccess& access, bool is_read, Owner&& owner) {
+    const Buffer& buffer = plan_.buffer(access.buffer);
+    if (!buffer.stacked || access.region.empty()) return true;
+    return require(is_read, "{} writes to {}, a stack of summands", owner, buffer.name) &&
+           require(access.region[0] == Range{0, buffer.shape[0]},
+                   "{} reads {}{}, which is not the same of every summand", owner, buffer.name, access.region);
+  }
+
+  bool accesses_are_good(const Tile& tile, const std::vector<TileAccess>& accesses, bool is_read) {
     const auto name = [&] { return describe(tile); };
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
       return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", name, access.buffer,
                      plan_.buffers.size()) &&
              require(plan_.buffer(access.buffer).role == BufferRole::kernel,
                      "{} uses {}, which is none of the kernel's", name, plan_.buffer(access.buffer).name) &&
-             region_is_good(plan_.buffer(access.buffer), access.region, name);
+             region_is_good(plan_.buffer(access.buffer), access.region, name) &&
+             is_of_all_summands(access, is_read, name);
     });
   }
 

@@ -359,5 +359,39 @@ INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
                                            Exchanged{"a2a_gemm_rs", "ac", "push", 2}),
                          [](const auto& test) { return test.param.name(); });
 
+struct Summed {
+  std::string form;  ///< "rs": the rank's rows of the sum; "ar": all rows
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  std::string name() const { return form + "_" + algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+};
+void PrintTo(const Summed& summed, std::ostream* out) { *out << summed.name(); }
+
+class SummedMutations : public ::testing::TestWithParam<Summed> {};
+
+/// Chunks that end inside tiles of an input that is a sum over ranks.
+TEST_P(SummedMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compile_operator(SYNCOPATE_SOURCE_DIR "/operators/rms_norm_" + GetParam().form + ".toml",
+                                     {{"ranks", std::to_string(GetParam().ranks)},
+                                      {"kernel.args.M", "14"},
+                                      {"kernel.args.N", "12"},
+                                      {"kernel.args.BLOCK_M", "4"},
+                                      {"kernel.args.BLOCK_N", "16"},
+                                      {"launch.workers", "2"},
+                                      {"communicate.x.algorithm", GetParam().algorithm},
+                                      {"communicate.x.initiator", GetParam().initiator},
+                                      {"communicate.x.split", "2"}});
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SummedMutations,
+                         ::testing::Values(Summed{"rs", "direct", "push", 2}, Summed{"rs", "direct", "pull", 3},
+                                           Summed{"ar", "direct", "push", 3}, Summed{"ar", "ring", "pull", 2}),
+                         [](const auto& test) { return test.param.name(); });
+
 }  // namespace
 }  // namespace syncopate

@@ -21,10 +21,11 @@ struct Case {
   std::vector<std::string> sent;  ///< those of outputs that leave as they are
   bool streams = false;
   bool in_place = false;  ///< of the sum
+  std::vector<SummedInput> summed = {};
 
   std::string name() const {
-    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") +
-           (in_place ? "_in_place" : "");
+    return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
+           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -33,8 +34,9 @@ class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-                      {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place});
+    return emit_fused(
+        TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+        {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed});
   }
 };
 
@@ -97,16 +99,16 @@ TEST(Annotated, EmitsWhatTheKernelWithoutAnnotationsEmits) {
   EXPECT_EQ(emit(text), emit(plain));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
-                         testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}},
-                                         Case{"gemm_split_helper", "", {}}, Case{"gemm", "c_ptr", {}},
-                                         Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
-                                         Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
-                                         Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
-                                         Case{"gemm_pointers", "", {"c_ptr"}, true},
-                                         Case{"attention_streamed", "", {}, true}, Case{"gemm", "c_ptr", {}, false, true},
-                                         Case{"gemm_split_helper", "y", {}, false, true}),
-                         [](const auto& instance) { return instance.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, Golden,
+    testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}}, Case{"gemm_split_helper", "", {}},
+                    Case{"gemm", "c_ptr", {}}, Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
+                    Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
+                    Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
+                    Case{"gemm_pointers", "", {"c_ptr"}, true}, Case{"attention_streamed", "", {}, true},
+                    Case{"gemm", "c_ptr", {}, false, true}, Case{"gemm_split_helper", "y", {}, false, true},
+                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}}),
+    [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
 }  // namespace syncopate
