@@ -77,7 +77,7 @@ class SumEditor::Impl {
   }
 
   bool copies(ByteRange range) const {
-    return editor_.line_of(range.begin) <= end_line() && editor_.line_of(range.end - 1) >= begin_line();
+    return editor_.line_of(range.begin) <= sites_.end_line() && editor_.line_of(range.end - 1) >= sites_.begin_line();
   }
 
   void edit_stores() {
