@@ -139,7 +139,8 @@ class Dataflow {
   Dataflow(const Program& program, LoweredLoop& loop) : program_(program), loop_(loop) {}
 
   void run() {
-    find_deciding();
+    const std::set<Register> deciding = find_deciding(true);
+    const std::set<Register> touching = find_deciding(false);
     std::set<Register> written;
     for_each([&](const Instruction& each) {
       for (const Register result : {each.result, each.second_result})
@@ -154,11 +155,11 @@ class Dataflow {
     for (const Register each : read_first) {
       if (each == counter) continue;
       if (!written.contains(each)) {
-        if (deciding_.contains(each)) loop_.inputs.push_back(each);
+        if (touching.contains(each)) loop_.inputs.push_back(each);
         continue;
       }
       loop_.carried.push_back(each);
-      if (deciding_.contains(each)) reject(each);
+      if (deciding.contains(each)) reject(each);
     }
   }
 
@@ -194,25 +195,23 @@ class Dataflow {
     }
   }
 
-  /// Registers whose values decide which elements are touched. A branch does not that leads around nothing which
-  /// touches any or decides, as one around a mask.
-  void find_deciding() {
-    const auto decide = [&](const Instruction& each) {
-      bool grows = false;
-      const auto operands = program_.operands_of(each);
-      for (std::size_t i = 0; i < operands.size(); ++i)
-        if (operands[i] != kNoRegister && decides(each, i)) grows = deciding_.insert(operands[i]).second || grows;
-      return grows;
-    };
+  /// Registers whose values decide which elements are touched; with `all_branches` also what is done to them. Otherwise
+  /// a branch does not count that leads around nothing which touches any or decides, as one around a mask.
+  std::set<Register> find_deciding(bool all_branches) const {
+    std::set<Register> deciding;
+    const auto add = [&](Register operand) { return operand != kNoRegister && deciding.insert(operand).second; };
     for (bool grows = true; grows;) {
       grows = false;
       for_each([&](const Instruction& each) {
-        if (!is_branch(each) || chooses(each)) grows = decide(each) || grows;
-        if (is_data(each) || !(deciding_.contains(each.result) || deciding_.contains(each.second_result))) return;
-        for (const Register operand : program_.operands_of(each))
-          if (operand != kNoRegister) grows = deciding_.insert(operand).second || grows;
+        const auto operands = program_.operands_of(each);
+        if (all_branches || !is_branch(each) || chooses(each, deciding))
+          for (std::size_t i = 0; i < operands.size(); ++i)
+            if (decides(each, i)) grows = add(operands[i]) || grows;
+        if (is_data(each) || !(deciding.contains(each.result) || deciding.contains(each.second_result))) return;
+        for (const Register operand : operands) grows = add(operand) || grows;
       });
     }
+    return deciding;
   }
 
   static bool is_branch(const Instruction& instruction) {
@@ -220,14 +219,14 @@ class Dataflow {
   }
 
   /// Whether any of what a branch leads around, or to, touches elements, decides which, or goes elsewhere than on.
-  bool chooses(const Instruction& branch) const {
+  bool chooses(const Instruction& branch, const std::set<Register>& deciding) const {
     const Instruction* const code = program_.instructions.data();
     const Instruction* end = code + branch.target;
     if (end <= &branch || end > loop_.next) return true;
     for (const Instruction* each = &branch + 1; each < end; ++each) {
       if (each->opcode == Opcode::range_test || each->opcode == Opcode::make_descriptor || is_access(each->opcode))
         return true;
-      if (deciding_.contains(each->result) || deciding_.contains(each->second_result)) return true;
+      if (deciding.contains(each->result) || deciding.contains(each->second_result)) return true;
       if (!is_branch(*each) && each->opcode != Opcode::jump) continue;
       const Instruction* const target = code + each->target;
       if (target <= each || target > loop_.next) return true;
@@ -266,7 +265,6 @@ class Dataflow {
 
   const Program& program_;
   LoweredLoop& loop_;
-  std::set<Register> deciding_;
 };
 
 }  // namespace
