@@ -197,6 +197,38 @@ TEST(RmsNorm, FirstChunksLeaveForAllPeersBeforeSecondOnes) {
   }
 }
 
+TEST(RmsNorm, PlansThatLeaveSummandsOutAreRefused) {
+  const Plan right = compile_operator(operator_file("rms_norm_ar"), {{"ranks", "2"}});
+  const auto x = static_cast<std::size_t>(buffer_named(right, "x"));
+  Plan part = right;
+  part.tiles[0].reads[0].region[0] = {0, 1};
+  EXPECT_FALSE(verify(part).holds());
+  EXPECT_NE(verify(part).to_string().find("which is not the same of every summand"), std::string::npos);
+  Plan written = right;
+  written.tiles[0].writes.push_back(written.tiles[0].reads[0]);
+  EXPECT_NE(verify(written).to_string().find("writes to x, a stack of summands"), std::string::npos);
+  Plan replicated = right;
+  replicated.buffers[x].before = Placement::replicate();
+  EXPECT_NE(verify(replicated).to_string().find("rank r does not hold summand r"), std::string::npos);
+  const auto refused = [](const Plan& plan) -> std::string {
+    try {
+      parse_plan(SourceFile("plan.json", to_json(plan)));
+    } catch (const UserError& error) {
+      EXPECT_GT(error.where().line, 0);
+      return error.what();
+    }
+    return "";
+  };
+  Plan other = right;
+  other.buffers[static_cast<std::size_t>(buffer_named(right, "residual"))].stacked = true;
+  EXPECT_NE(refused(other).find("buffer 'residual' is no stack of summands"), std::string::npos) << refused(other);
+  EXPECT_FALSE(verify(other).holds());
+  Plan one_side = compile_operator(operator_file("rms_norm_rs"), {{"ranks", "2"}});
+  one_side.buffers[static_cast<std::size_t>(buffer_named(one_side, "x"))].stacked = false;
+  EXPECT_NE(refused(one_side).find("one is a stack of summands"), std::string::npos) << refused(one_side);
+  EXPECT_FALSE(verify(one_side).holds());
+}
+
 /// A kernel and an operator file of ours: `load` is how the kernel loads x, and `statements` stand before it.
 class Written {
  public:

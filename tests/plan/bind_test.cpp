@@ -82,7 +82,7 @@ TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
               HasSubstr("no collective turns replicate into partial(sum)"));
   EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
-              HasSubstr("a collective of type all-reduce, which is not fused yet; inputs can be gathered"));
+              HasSubstr("this loads 'a_ptr', which is a sum over ranks, through a descriptor"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),
               HasSubstr("needs no communication"));
   EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave its placements out"));
