@@ -61,7 +61,7 @@ Matrix matrix_of(const Plan& plan, const LaunchData& data, int rank, const std::
   const Buffer& of = plan.buffer(buffer);
   const auto r = static_cast<std::size_t>(rank);
   const auto b = static_cast<std::size_t>(buffer);
-  const bool is_output = !data.outputs[r][b].empty();
+  const bool is_output = of.role == BufferRole::result || !data.outputs[r][b].empty();
   const Bytes& bytes = is_output ? data.outputs[r][b] : data.inputs[r][b];
   Matrix matrix{of.shape[0], of.shape[1], {}};
   if (is_output) {

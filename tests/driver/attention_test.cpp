@@ -228,14 +228,18 @@ TEST(AttentionOverHeads, KeyHeadsAreWhole) {
 
 TEST(AttentionOverHeads, HeadsAreNotCut) {
   // 20 heads of 64 on 8 ranks divide as columns, and not as heads.
-  EXPECT_THAT(error_of({{"ranks", "8"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}), HasSubstr("160"));
+  EXPECT_THAT(error_of({{"ranks", "8"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
+              HasSubstr("kernels/attention.py:52:9: this descriptor of shard(1) of q has shape 256 x 128 and strides "
+                        "128, 1, but the tensor is 256 x 160"));
   // 20 heads on 3 ranks do not even divide as columns.
   EXPECT_THAT(error_of({{"ranks", "3"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
               HasSubstr("dimension 1 of tensor 'q' is 1280, which 3 ranks cannot share evenly"));
 }
 
 TEST(AttentionOverHeads, KeysAndValuesMatch) {
-  EXPECT_THAT(error_of({{"tensors.v.shape", "[200, \"HEADS / GROUP * HEAD_DIM * ranks\"]"}}), HasSubstr("v"));
+  EXPECT_THAT(error_of({{"tensors.v.shape", "[200, \"HEADS / GROUP * HEAD_DIM * ranks\"]"}}),
+              HasSubstr("kernels/attention.py:55:9: this descriptor of shard(1) of v has shape 256 x 64 and strides "
+                        "64, 1, but the tensor is 200 x 64"));
 }
 
 TEST(AttentionOverHeads, UnsupportedHeadDimensionsAreRefused) {

@@ -319,8 +319,23 @@ struct Exchanged {
 };
 void PrintTo(const Exchanged& exchanged, std::ostream* out) { *out << exchanged.name(); }
 
+/// Four exchanged tensors, parts that end inside tiles.
+Plan compiled_attention(const Exchanged& exchanged) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
+                                     {"kernel.args.Q_LENGTH", "20"},
+                                     {"kernel.args.KV_LENGTH", "24"},
+                                     {"kernel.args.HEAD_DIM", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"launch.workers", "2"}};
+  for (const char tensor : exchanged.tensor)
+    overrides.push_back({std::string("communicate.") + tensor + ".initiator", exchanged.initiator});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_heads.toml", overrides);
+}
+
 /// Parts and chunks that end inside tiles.
 Plan compiled(const Exchanged& exchanged) {
+  if (exchanged.file == "attention_heads") return compiled_attention(exchanged);
   const bool out = exchanged.file == "gemm_a2a";
   std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
                                      {"kernel.file", "../kernels/gemm_pointers.py"},
@@ -356,7 +371,9 @@ INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
                          ::testing::Values(Exchanged{"a2a_gemm", "a", "push", 2}, Exchanged{"a2a_gemm", "a", "push", 3},
                                            Exchanged{"a2a_gemm", "a", "pull", 3}, Exchanged{"gemm_a2a", "c", "push", 3},
                                            Exchanged{"gemm_a2a", "c", "pull", 2}, Exchanged{"gemm_a2a", "c", "pull", 3},
-                                           Exchanged{"a2a_gemm_rs", "ac", "push", 2}),
+                                           Exchanged{"a2a_gemm_rs", "ac", "push", 2},
+                                           Exchanged{"attention_heads", "qkvo", "push", 2},
+                                           Exchanged{"attention_heads", "qkvo", "pull", 2}),
                          [](const auto& test) { return test.param.name(); });
 
 struct Summed {
