@@ -230,8 +230,11 @@ class StreamsProducer:
         self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
         self.rows = problem.row.M // chunks
         self.local = problem.empty(problem.row.M, problem.row.N)
-        self.out = self.local if problem.row.kind == "ar" else problem.empty(*problem.result_shape)
-        self.sent = problem.empty(chunks, problem.ranks, self.rows, problem.row.N // problem.ranks)
+        if problem.row.kind == "ar":
+            self.out, self.sent = self.local, None
+        else:
+            self.out = problem.empty(*problem.result_shape)
+            self.sent = problem.empty(chunks, problem.ranks, self.rows, problem.row.N // problem.ranks)
         self.stream = torch.cuda.Stream()
         self.multiplied = [torch.cuda.Event() for _ in range(chunks)]
 
@@ -257,7 +260,8 @@ class StreamsProducer:
 
     def poison(self):
         for tensor in (self.local, self.out, self.sent):
-            tensor.fill_(NAN)
+            if tensor is not None:
+                tensor.fill_(NAN)
 
     def output(self):
         return self.out

@@ -90,7 +90,9 @@ class Bench:
     def compile(self, row, choice, ranks):
         import syncopate
         file = ROOT / "operators" / choice.operator_file(row.kind)
-        return syncopate.compile(str(file), choice.overrides(row, ranks))
+        # A kernel that is built ahead for one rank must have the text of those that these ranks run.
+        return syncopate.compile(str(file), choice.overrides(row, ranks)
+                                 | tuning.place_of_sums(row.kind, self.session.ranks))
 
     def build_ahead(self, chosen):
         """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same

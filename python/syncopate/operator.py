@@ -127,6 +127,9 @@ class Operator:
         sizes = (ctypes.c_size_t * len(handles))(*map(len, handles))
         _library.call("operator_connect", self._handle, texts, sizes, len(handles))
 
+    def __reduce__(self):
+        raise Error("an operator lives on its GPU and is neither copied nor pickled; make another one of its plan")
+
     def __repr__(self):
         return f"<syncopate.Operator {self.plan.operator}, rank {self.rank} of {self.plan.ranks}, on {self.device}>"
 

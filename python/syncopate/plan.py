@@ -121,6 +121,16 @@ class Plan:
         self.extra_bytes = about["extra_bytes"]  #: per rank, beyond what the caller supplies, by kind
         self.buffers = tuple(map(_buffer, about["buffers"]))
 
+    # Immutable: a copy is the plan itself, so that no two objects own what is freed once.
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return parse, (self.json(),)
+
     def __repr__(self):
         return f"<syncopate.Plan {self.operator} on {self.ranks} rank{'s' if self.ranks != 1 else ''}>"
 

@@ -1,3 +1,5 @@
+#include "syncopate/capi/operator.h"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,7 +13,6 @@
 #include "syncopate/core/text.h"
 #include "syncopate/cuda/local_kernel.h"
 #include "syncopate/cuda/peer_group.h"
-#include "syncopate/cuda/rank_on_gpu.h"
 
 namespace syncopate::capi {
 namespace {
@@ -34,8 +35,8 @@ struct Prepared {
   std::optional<cuda::LocalKernel> local;  ///< once it has been asked for
 };
 
-/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU. It shares the driver,
-/// since an operator may go in between that was the last to hold it.
+/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU. It shares the
+/// driver, since an operator may go in between that was the last to hold it.
 class ContextKept {
  public:
   explicit ContextKept(std::shared_ptr<const cuda::Driver> driver)
@@ -70,11 +71,11 @@ cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
   return rank;
 }
 
-std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const syncopate_operator_options& asked) {
-  const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::load();
+std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const std::shared_ptr<const cuda::Driver>& driver,
+                                  const syncopate_operator_options& asked, const cuda::RankOptions& options) {
   const ContextKept kept(driver);
   kept.check();
-  auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, rank_options_of(asked));
+  auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, options);
   // The last view may go on any thread, long after the operator, and nobody is there to hear of a failure. A driver
   // that does not even know the current GPU any more frees nothing.
   return {made.release(), [driver](Prepared* last) noexcept {
@@ -151,6 +152,15 @@ void bind_buffer(syncopate_operator& op, int buffer, cuda::DevicePointer address
 }
 
 }  // namespace
+
+syncopate_operator* new_operator(std::shared_ptr<const Plan> plan, std::shared_ptr<const cuda::Driver> driver,
+                                 const syncopate_operator_options& asked, const cuda::RankOptions& options) {
+  auto op = std::make_unique<syncopate_operator>();
+  op->prepared = prepare(std::move(plan), driver, asked, options);
+  op->without_memory = count_without_memory(*op->prepared);
+  return op.release();
+}
+
 }  // namespace syncopate::capi
 
 using namespace syncopate;
@@ -175,10 +185,7 @@ syncopate_code syncopate_operator_create(const syncopate_plan* plan, const synco
     require(made, "the place for the operator");
     const syncopate_operator_options options = complete(given, syncopate_operator_options_init);
     check_options(*plan->plan, options);
-    auto op = std::make_unique<syncopate_operator>();
-    op->prepared = prepare(plan->plan, options);
-    op->without_memory = count_without_memory(*op->prepared);
-    *made = op.release();
+    *made = new_operator(plan->plan, cuda::Driver::load(), options, rank_options_of(options));
   });
 }
 

@@ -3,11 +3,11 @@
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
-# added, 6 past the last addend, where sums are not in place; 7, 8 the signals to raise before the slot stores; 9, 10 those to raise after it has;
-# 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum of: 1 it may have to wait or to
-# add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has exactly one addend; 16 it may have
-# to wait before it adds; 32 it has one addend, for all that the tile stores, and 64 times the shift of that one is in the
-# sum, too.
+# added, 6 past the last addend, where sums are not in place; 7, 8 the signals to raise before the slot stores; 9, 10
+# those to raise after it has; 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum
+# of: 1 it may have to wait or to add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has
+# exactly one addend; 16 it may have to wait before it adds; 32 it has one addend, for all that the tile stores, and 64
+# times the shift of that one is in the sum, too.
 import triton
 import triton.language as tl
 
@@ -17,7 +17,8 @@ def syncopate_is_missing(flags, slot, expected):
     """1 if flags[slot] < expected as far as is known now, else 0; does not block.
 
     Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
-    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    ordinary loads; in place by TMA, after syncopate_tell_tma. The threads of a warp agree, even if they should have
+    seen different values: they branch on it.
     """
     return tl.inline_asm_elementwise(
         """

@@ -290,8 +290,6 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
     text += fmt::format(" by the schedule {}", std::filesystem::path(communication.schedule_file).filename().string());
   else
     text += ", " + syncopate::describe(communication.options);
-  if (communication.memory_budget)
-    text += fmt::format(", memory budget {}", format_bytes(*communication.memory_budget));
   return text;
 }
 
@@ -569,6 +567,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   communicated.buffer = static_cast<int>(plan.buffers.size()) - 1;
   communicated.schedule = make_schedule(statement, tensor, role, communication);
   communicated.where = tensor.placement_where;
+  communicated.in_words = describe(stated, role, communication);
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
   communicated.sum = communication.sum;
@@ -579,8 +578,6 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   }
   if (role.exchanged()) add_caller_buffer(statement, tensor, role, communication.options.split, communicated, plan);
   bound.communicated.push_back(std::move(communicated));
-  if (!plan.communication.empty()) plan.communication += '\n';
-  plan.communication += describe(stated, role, communication);
 }
 
 /// Parameters of tensors that are gathered. The chunks of an exchanged tensor would cut a loop elsewhere on each rank,
@@ -640,6 +637,17 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.tiles = make_tiles(space, plan.buffers);
   cut_into_pieces(space, kernel, bound);
   return bound;
+}
+
+std::string communication_in_words(const BoundOperator& bound) {
+  std::string text;
+  for (const CommunicatedTensor& communicated : bound.communicated) {
+    if (!text.empty()) text += '\n';
+    text += communicated.in_words;
+    if (communicated.memory_budget && !sums_in_place(bound.plan))
+      text += fmt::format(", memory budget {}", format_bytes(*communicated.memory_budget));
+  }
+  return text;
 }
 
 }  // namespace syncopate

@@ -27,6 +27,7 @@ struct CommunicatedTensor {
   int buffer = 0;  ///< index into Plan::buffers
   Schedule schedule;
   SourceLocation where;  ///< of the tensor's placement
+  std::string in_words;  ///< what is communicated, and how; without the memory budget
   std::optional<std::int64_t> memory_budget;
   SourceLocation budget_where;
   /// Of a tensor with a source or a result: that buffer, and per rank the boxes of the tensor, if any, that the rank
@@ -44,12 +45,15 @@ struct CommunicatedTensor {
 };
 
 struct BoundOperator {
-  Plan plan;  ///< everything but signals and programs
+  Plan plan;  ///< everything but signals, programs, sums and `communication`
   std::vector<CommunicatedTensor> communicated;
 };
 
 /// Throws UserError for what the user can mend: parameters without a value, shapes that disagree with the kernel,
 /// changes of placement that no collective realises, schedules that do not have the meaning of the collective.
 BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel);
+
+/// Plan::communication. A memory budget is in it where there is a staging buffer to be bounded.
+std::string communication_in_words(const BoundOperator& bound);
 
 }  // namespace syncopate

@@ -13,6 +13,7 @@ Plan compile_plan(const OperatorStatement& statement, const TileKernel& kernel) 
   BoundOperator bound = bind(statement, kernel);
   DependenceGraph graph = depend(bound);
   if (!keeps_sums_in_place(bound, graph)) graph = depend(bound);
+  bound.plan.communication = communication_in_words(bound);
   bound.plan.sums = sum_orders(bound.plan, graph);
   realise(bound, graph, order_work(graph, bound.plan.tiles));
   return std::move(bound.plan);

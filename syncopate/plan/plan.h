@@ -26,12 +26,12 @@
 //
 // Sums. An operator may reduce one of its outputs ("c: partial(sum) -> shard(0)"). Then every rank's kernel computes a
 // full-size summand, and buffer c on a rank is in the end: in the region that `after` gives the rank, the sum over all
-// ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What is sent to a rank
-// lands in its staging buffer, from where tiles of that rank add it: each tile adds in fp32, in the order of its
-// addends with its own value at `own_place`, starting from +0, and rounds once, to c's type. What travels has c's type.
-// Where no element of a rank has more than one addend, there may be no staging buffer (Buffer::sums_in_place): what is
-// sent lands in buffer c itself, at its own place, before the tile that adds to it, whose value the memory adds to what
-// stands there. Of two terms that is the same sum, to the bit.
+// ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What travels has c's type.
+// It lands in the receiver's staging buffer, from where tiles add it: each adds in fp32, in the order of its addends
+// with its own value at `own_place`, starting from +0, and rounds once, to c's type. Or else, which is possible where
+// no element of a rank has more than one addend, it lands in buffer c itself, at its own place, and there is no staging
+// buffer (Buffer::sums_in_place): the memory adds the tile's value to what stands there. Of two terms that is the same
+// sum, to the bit (in fp32: where neither a term nor the sum is subnormal).
 // If every rank is to have the whole sum ("c: partial(sum) -> replicate"), transfers from c to c then distribute it:
 // what they bring takes the place of summands that the destination has sent on.
 //

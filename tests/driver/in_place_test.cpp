@@ -3,13 +3,18 @@
 // independently of Syncopate.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <ostream>
 
+#include "syncopate/core/files.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
 #include "tests/driver/gemm_reference.h"
+#include "tests/support/in_place_kernels.h"
+#include "tests/support/temporary_folder.h"
 
 namespace syncopate {
 namespace {
@@ -130,29 +135,88 @@ TEST_P(InPlace, CompilesToTheSameBytes) {
 INSTANTIATE_TEST_SUITE_P(Cases, InPlace, ::testing::ValuesIn(all_cases()),
                          [](const auto& test) { return test.param.name(); });
 
+/// As tests/cuda/gpu_test.cpp runs it on a GPU.
+Plan scaled(const char* dtype, const std::string& factors) {
+  const testing::TemporaryFolder folder;
+  const std::string text = testing::scaled_gemm(read_file(SYNCOPATE_SOURCE_DIR "/kernels/gemm.py"), factors);
+  Plan plan =
+      compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml", {{"ranks", "2"},
+                                                                        {"kernel.file", folder.write("gemm.py", text)},
+                                                                        {"kernel.args.M", "64"},
+                                                                        {"kernel.args.N", "32"},
+                                                                        {"kernel.args.K", "256"},
+                                                                        {"kernel.args.BLOCK_M", "16"},
+                                                                        {"kernel.args.BLOCK_N", "32"},
+                                                                        {"tensors.c.dtype", dtype}});
+  EXPECT_TRUE(sums_in_place(plan));
+  return plan;
+}
+
+RunOptions with_reals() {
+  RunOptions options;
+  options.inputs = InputKind::reals;
+  return options;
+}
+
+/// The bits of all elements of the ranks' outputs, which have 16 each.
+std::vector<std::uint16_t> bits_of(const RunReport& report) {
+  std::vector<std::uint16_t> all;
+  for (const std::vector<Bytes>& outputs : report.last.outputs) {
+    std::vector<std::uint16_t> of_rank(outputs[2].size() / 2);
+    std::memcpy(of_rank.data(), outputs[2].data(), outputs[2].size());
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
+  }
+  return all;
+}
+
+TEST(InPlaceSubnormals, AreNoZeros) {
+  struct Type {
+    const char* dtype;
+    const char* factors;
+    int least_normal;  ///< its bits
+  };
+  for (const Type& each :
+       {Type{"bf16", testing::kIntoSubnormalBf16, 1 << 7}, {"fp16", testing::kIntoSubnormalFp16, 1 << 10}}) {
+    SCOPED_TRACE(each.dtype);
+    Plan plan = scaled(each.dtype, each.factors);
+    const RunReport report = run_on_cpu_ranks(plan, with_reals());
+    ASSERT_EQ(report.outcome, Outcome::right) << report.message;
+    const std::vector<std::uint16_t> bits = bits_of(report);
+    ASSERT_EQ(bits.size(), 64U * 32U);
+    const auto subnormal = std::count_if(bits.begin(), bits.end(), [&](std::uint16_t element) {
+      const int magnitude = element & 0x7fff;
+      return magnitude > 0 && magnitude < each.least_normal;
+    });
+    EXPECT_GT(subnormal, 64 * 32 * 9 / 10);
+    testing::add_instead(plan, testing::kNothing);
+    EXPECT_EQ(run_on_cpu_ranks(plan, with_reals()).outcome, Outcome::wrong_result);
+  }
+}
+
 /// Zeros of both signs: a sum that starts from +0 is never -0.
 TEST(InPlaceZeros, AreAllPositive) {
-  // Products of -0 and +0 summands alone: a = 0, b negative gives -0 from the first addition on only if nothing else
-  // does.
-  Plan plan = compiled({"direct", "push", 2});
-  std::string& text = plan.kernel.fused_source;
-  std::string& local = plan.kernel.local_source;
-  for (std::string* each : {&text, &local}) {
-    std::size_t found = 0;
-    for (std::size_t at = 0; (at = each->find(".to(c.dtype)", at)) != std::string::npos; ++found)
-      each->replace(at, 12, ".to(c.dtype) * -0.0"), at += 18;
-    ASSERT_GE(found, 4U);
+  for (const char* dtype : {"bf16", "fp16"}) {
+    SCOPED_TRACE(dtype);
+    Plan plan = scaled(dtype, "-0.0");
+    const RunReport report = run_on_cpu_ranks(plan, with_reals());
+    ASSERT_EQ(report.outcome, Outcome::right) << report.message;
+    EXPECT_EQ(bits_of(report), std::vector<std::uint16_t>(64 * 32, 0));
+    testing::add_instead(plan, testing::kAsItIs);
+    EXPECT_EQ(run_on_cpu_ranks(plan, with_reals()).outcome, Outcome::wrong_result);
   }
+}
+
+/// The compiler sees to it that a tile stores an element once; a plan says nothing of it.
+TEST(InPlaceTwice, ASecondStoreIsNoticed) {
+  Plan plan = compiled({"direct", "push", 2});
+  ASSERT_EQ(run_on_cpu_ranks(plan, {}).outcome, Outcome::right);
+  const std::string store =
+      "            syncopate_add_in_place(c, row, column, first.to(c.dtype), syncopate_arrived)\n";
+  std::string& text = plan.kernel.fused_source;
+  ASSERT_NE(text.find(store), std::string::npos);
+  text.insert(text.find(store), store);
   const RunReport report = run_on_cpu_ranks(plan, {});
-  ASSERT_EQ(report.outcome, Outcome::right) << report.message;
-  std::size_t positive = 0;
-  for (const std::vector<Bytes>& outputs : report.last.outputs)
-    for (std::size_t i = 0; i + 1 < outputs[2].size(); i += 2) {
-      ASSERT_EQ(outputs[2][i], std::byte{0});
-      ASSERT_EQ(outputs[2][i + 1], std::byte{0}) << "-0";
-      ++positive;
-    }
-  EXPECT_EQ(positive, 64U * 32U);
+  std::printf("%s: %s\n", std::string(name_of(report.outcome)).c_str(), report.message.c_str());
 }
 
 }  // namespace

@@ -383,8 +383,8 @@ TEST(SummedInput, RefusesWhatItCannotAdd) {
           "[communicate.x]\nmemory_budget = 4096\n")
       .expect_error("summands of 'x' stay until the tiles that add them have read", "remove it", 18);
   Written(scale_kernel("        x = tl.load(x_ptr + columns, mask=columns < N)\n"))
-      .expect_error("tensor 'x' is summed, but which part of it a tile reads depends on no tile index",
-                    "do this for the tensor beforehand", 7);
+      .expect_error("tensor 'x' is summed, but which part of it this reads depends on no tile index",
+                    "do this for the tensor beforehand", 10);
   Written(scale_kernel(good), "before = \"partial(sum)\"\ninside = \"replicate\"", "fp16",
           "inside = \"partial(sum)\"\nafter = \"replicate\"\n")
       .expect_error("among what makes the values of an output that is one, too", "an operator of its own", 10);

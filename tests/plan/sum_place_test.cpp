@@ -73,8 +73,11 @@ TEST(SumPlace, BuffersAndAddends) {
 TEST(SumPlace, PushesWaitForTheStartOfTheirDestination) {
   for (const auto& overrides : {std::vector<Override>{kTwo}, std::vector<Override>{kRing}}) {
     const Plan plan = compiled(overrides);
-    for (const RankProgram& program : plan.programs)
+    ASSERT_TRUE(sums_in_place(plan));
+    for (const RankProgram& program : plan.programs) {
+      ASSERT_FALSE(program.queues.empty());
       for (const Queue& queue : program.queues) {
+        ASSERT_FALSE(queue.transfers.empty());
         bool knows = false;  // a queue takes its transfers one after the other
         for (const Transfer& transfer : queue.transfers) {
           const std::vector<int>& starts =
@@ -84,6 +87,7 @@ TEST(SumPlace, PushesWaitForTheStartOfTheirDestination) {
           EXPECT_TRUE(knows);
         }
       }
+    }
   }
 }
 
@@ -141,6 +145,12 @@ TEST(SumPlace, WhatIsStoredTwiceWouldBeAddedTwice) {
 TEST(SumPlace, ABudgetHasNothingToBound) {
   const Plan plan = compiled({kTwo, {"communicate.c.memory_budget", "1"}});
   EXPECT_TRUE(sums_in_place(plan)) << "no byte is needed";
+  EXPECT_EQ(plan.communication, "c: partial(sum) -> shard(0), reduce-scatter, direct, push, split 2");
+  // Tiles that straddle shards need a staging buffer after all, which is bounded.
+  const Plan staged = compiled({kTwo, {"kernel.args.M", "1000"}, {"communicate.c.memory_budget", "1 MiB"}});
+  EXPECT_FALSE(sums_in_place(staged));
+  EXPECT_EQ(staged.communication,
+            "c: partial(sum) -> shard(0), reduce-scatter, direct, push, split 2, memory budget 1.00 MiB");
   EXPECT_THAT(error_of({kTwo, {"communicate.c.memory_budget", "1"}, {"communicate.c.sum", "staging"}}),
               HasSubstr("the memory budget is 1 byte"));
   EXPECT_EQ(error_of({kTwo, {"communicate.c.memory_budget", "1 MiB"}, kInPlace}),

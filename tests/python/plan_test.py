@@ -1,6 +1,9 @@
 """Plans from Python: compile, save, load, verify, run, and every kind of mistake. Needs neither torch nor a GPU."""
+import copy
+import gc
 import json
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -77,6 +80,14 @@ class Plans(unittest.TestCase):
         self.assertIn("@triton.jit", plan.fused_source())
         self.assertIn("rank 1", plan.show())
         self.assertNotEqual(small(ranks=4).hash, plan.hash)
+
+    def test_copies_outlive_the_plan(self):
+        plan = syncopate.compile(AG_GEMM, {"ranks": 2})
+        text, others = plan.json(), [copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))]
+        del plan
+        gc.collect()
+        for other in others:
+            self.assertEqual(other.json(), text)
 
     def test_settings_of_every_type(self):
         plan = syncopate.compile(str(AG_GEMM), SMALL | {"communicate.a": {"algorithm": "ring", "initiator": "pull", "split": 1}})
