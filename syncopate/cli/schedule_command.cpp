@@ -178,7 +178,7 @@ std::function<int()> add_schedule_command(CLI::App& app,
   command->add_option("name", options->name, "all_gather, reduce_scatter, all_reduce, all_to_all, broadcast or shift")
       ->required();
   command->add_option("--ranks", options->ranks, "how many (4)")
-      ->check(CLI::Range(1, kMostRanks))
+      ->check(CLI::Range(1, static_cast<int>(kMostRanks)))
       ->type_name("N");
   command
       ->add_option("--algorithm", options->algorithm,
