@@ -1,10 +1,10 @@
 """What holds a product, read from profiler counters: one launch of ours and one of cuBLAS under Nsight Compute.
 
 It starts `ncu` on itself. That child warms up, launches ours through Syncopate's runtime as local.py does, then cuBLAS,
-each alone; neither clocks nor caches are touched. By default the shapes with M >= 2048 that a file of local.py finds
-below 0.95 of cuBLAS:
+each alone; neither clocks nor caches are touched. By default the shapes with M >= 2048 that the figures of local.py in
+docs/performance, or in another file, find below 0.95 of cuBLAS:
 
-    python3 bench/gpu/counters.py --figures gemm_h200.json --json counters.json --markdown counters.md
+    python3 bench/gpu/counters.py --figures figures.json --json counters.json --markdown counters.md
 
 A kernel's cycles are split into three parts: the tensor cores at work; SMs with a block on them, but without work for
 the tensor cores (the start, waits for operands, the end of each tile); SMs without a block (before the first, after the
@@ -23,9 +23,11 @@ import sys
 import tempfile
 
 from gemm_shapes import add_choice_of_shapes, chosen
+from needs import need
 
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST_RATIO, LEAST_RATIO_FROM_M = 0.95, 2048
+FIGURES = HERE.parents[1] / "docs" / "performance" / "gemm_h200.json"
 WARM_UP = 3
 TENSOR_CORES = 4  # of an SM; the counter of their cycles is the sum over them
 PARTS = ("tensor cores", "blocks without them", "no block")
@@ -201,7 +203,7 @@ def main():
     parser.add_argument("--cache", help="folder of compiled kernels (a new one)")
     parser.add_argument("--under-ncu", action="store_true", help=argparse.SUPPRESS)
     add_choice_of_shapes(parser)
-    parser.set_defaults(below=LEAST_RATIO, least_m=LEAST_RATIO_FROM_M)
+    parser.set_defaults(below=LEAST_RATIO, least_m=LEAST_RATIO_FROM_M, figures=FIGURES)
     options = parser.parse_args()
     if options.read:
         return print(table(json.loads(options.read.read_text())["products"]), end="")
@@ -213,6 +215,7 @@ def main():
     ncu = find_ncu()
     if ncu is None:
         sys.exit("there is no ncu here; it is a part of the CUDA toolkit")
+    need("syncopate", "torch")
     import torch
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     metrics = known_metrics(METRICS, base_metrics(ncu))

@@ -35,10 +35,12 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
 
+from needs import need
 from operators_options import parse
 
 if __name__ == "__main__":
     OPTIONS = parse(sys.argv[1:], __doc__)  # --help, and what is wrong with an option, where there is no torch
+    need("torch")
 
 import torch
 import torch.distributed as dist

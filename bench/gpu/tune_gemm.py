@@ -13,6 +13,7 @@ import time
 from gemm_kernels import (Configuration, Kernel, Launch, captured, check_product, compile_all, random_operands,
                           read_table)
 from gemm_shapes import add_choice_of_shapes, chosen, shapes
+from needs import need
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = (4, 8, 16)
@@ -137,6 +138,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="begin no shape after so long")
     add_choice_of_shapes(parser)
     options = parser.parse_args()
+    need("torch")
     import torch
 
     begin = time.monotonic()
