@@ -198,7 +198,7 @@ class Plan:
 def _integer(name, value, least, most):
     """`value`, if it is an integer in that range: ctypes takes any, and drops what does not fit."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is an integer, not a {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} is an integer, not {value!r}, of type {type(value).__name__}")
     value = value.__index__()
     if not least <= value <= most:
         raise Error(f"{name} is {value}; it must be from {least} to {most}")
@@ -217,7 +217,7 @@ def _toml(value):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
-    raise TypeError(f"a setting cannot be a {type(value).__name__}: {value!r}")
+    raise TypeError(f"a setting cannot be {value!r}, of type {type(value).__name__}")
 
 
 def _path(path):
@@ -239,7 +239,9 @@ def compile(operator_file, settings=None):
         raise TypeError(f"settings is a {type(settings).__name__}; use a dict, such as {{'ranks': 2}}")
     for key in settings:
         if not isinstance(key, str):
-            raise TypeError(f"a setting's name is a string, not a {type(key).__name__}: {key!r}")
+            raise TypeError(f"a setting's name is a string, not {key!r}, of type {type(key).__name__}")
+        if "\0" in key:
+            raise Error(f"there is a zero byte in the setting's name {key!r}; remove it")
     overrides = (_library.Override * len(settings))()
     for override, (key, value) in zip(overrides, settings.items()):
         override.key, override.value = key.encode(), _toml(value).encode()
