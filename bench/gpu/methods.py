@@ -10,34 +10,41 @@ import torch.distributed as dist
 NAN = float("nan")
 
 
-class Product:
-    """cuBLAS alone: the local product with everything in place. Where its result is reduced or sent on, there is nothing
-    to compare."""
+class Method:
+    """What most methods have in common. `out`: the rank's result; `more`: what else a call writes."""
 
     note = ""
 
+    def __init__(self, problem, out, *more):
+        self.problem, self.out, self.written = problem, out, (out, *more)
+
+    def poison(self):
+        for tensor in self.written:
+            tensor.fill_(NAN)
+
+    def output(self):
+        return self.out
+
+
+class Product(Method):
+    """cuBLAS alone: the local product with everything in place. Where its result is reduced or sent on, there is nothing
+    to compare."""
+
     def __init__(self, problem):
-        self.problem = problem
-        self.out = torch.empty(problem.row.M, problem.row.N, dtype=torch.bfloat16, device=problem.device)
+        super().__init__(problem, problem.empty(problem.row.M, problem.row.N))
 
     def call(self):
         torch.mm(self.problem.a, self.problem.b, out=self.out)
-
-    def poison(self):
-        self.out.fill_(NAN)
 
     def output(self):
         return self.out if self.problem.row.kind in ("ag", "a2a") else None
 
 
-class SequentialGather:
+class SequentialGather(Method):
     """NCCL all-gather, in place (the shard stands where it is gathered), then cuBLAS."""
 
-    note = ""
-
     def __init__(self, problem):
-        self.problem = problem
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
+        super().__init__(problem, problem.empty(*problem.result_shape))
 
     def call(self):
         p = self.problem
@@ -46,64 +53,39 @@ class SequentialGather:
 
     def poison(self):
         poison_gathered(self.problem)
-        self.out.fill_(NAN)
-
-    def output(self):
-        return self.out
+        super().poison()
 
 
-class SequentialScatter:
+class SequentialScatter(Method):
     """cuBLAS, then NCCL reduce-scatter."""
 
-    note = ""
-
     def __init__(self, problem):
-        self.problem = problem
-        self.partial = torch.empty(problem.row.M, problem.row.N, dtype=torch.bfloat16, device=problem.device)
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
+        self.partial = problem.empty(problem.row.M, problem.row.N)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.partial)
 
     def call(self):
         torch.mm(self.problem.a, self.problem.b, out=self.partial)
         dist.reduce_scatter_tensor(self.out, self.partial)
 
-    def poison(self):
-        self.partial.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class SequentialReduce:
+class SequentialReduce(Method):
     """cuBLAS, then NCCL all-reduce, in place."""
 
-    note = ""
-
     def __init__(self, problem):
-        self.problem = problem
-        self.out = problem.empty(*problem.result_shape)
+        super().__init__(problem, problem.empty(*problem.result_shape))
 
     def call(self):
         torch.mm(self.problem.a, self.problem.b, out=self.out)
         dist.all_reduce(self.out)
 
-    def poison(self):
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class SequentialExchangeBefore:
+class SequentialExchangeBefore(Method):
     """The columns of each rank are brought together, NCCL all-to-all, then cuBLAS."""
 
-    note = ""
-
     def __init__(self, problem):
-        self.problem = problem
         shape = (problem.ranks, problem.shard_rows, problem.row.K)
         self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
-        self.out = problem.empty(*problem.result_shape)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.sent, self.received)
 
     def call(self):
         p = self.problem
@@ -111,25 +93,15 @@ class SequentialExchangeBefore:
         dist.all_to_all_single(self.received, self.sent)
         torch.mm(self.received.view(p.row.M, p.row.K), p.b, out=self.out)
 
-    def poison(self):
-        for tensor in (self.sent, self.received, self.out):
-            tensor.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class SequentialExchangeAfter:
+class SequentialExchangeAfter(Method):
     """cuBLAS, the columns of each rank are brought together, NCCL all-to-all."""
 
-    note = ""
-
     def __init__(self, problem):
-        self.problem = problem
         row, ranks = problem.row, problem.ranks
         self.local = problem.empty(row.M, row.N)
         self.sent = problem.empty(ranks, row.M, row.N // ranks)
-        self.out = problem.empty(*problem.result_shape)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.local, self.sent)
 
     def call(self):
         p = self.problem
@@ -137,29 +109,26 @@ class SequentialExchangeAfter:
         self.sent.copy_(self.local.view(p.row.M, p.ranks, p.row.N // p.ranks).transpose(0, 1))
         dist.all_to_all_single(self.out.view(self.sent.shape), self.sent)
 
-    def poison(self):
-        for tensor in (self.local, self.sent, self.out):
-            tensor.fill_(NAN)
 
-    def output(self):
-        return self.out
+class Streams(Method):
+    """What methods have in common that overlap by streams, in so many chunks: a stream for what is communicated, and an
+    event for each chunk, when it is whole."""
+
+    def __init__(self, problem, chunks, out, *more):
+        super().__init__(problem, out, *more)
+        self.chunks, self.note = chunks, f"{chunks} chunks" if chunks > 1 else "1 chunk"
+        self.stream, self.begun = torch.cuda.Stream(), torch.cuda.Event()
+        self.whole = [torch.cuda.Event() for _ in range(chunks)]
 
 
-class StreamsGather:
-    """Overlap by streams: each chunk of the shards is gathered by NCCL on a stream of its own while another
-    multiplies: own rows first, then each chunk's rows of each other rank, in place of the result, when an event says
-    that they are there."""
+class StreamsGather(Streams):
+    """Each chunk of the shards is gathered by NCCL on a stream of its own while another multiplies: own rows first, then
+    each chunk's rows of each other rank, in place of the result, when an event says that they are there."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
         self.rows = problem.shard_rows // chunks
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        shape = (chunks, problem.ranks, self.rows, problem.row.K)
-        self.gathered = torch.empty(shape, dtype=torch.bfloat16, device=problem.device)
-        self.stream = torch.cuda.Stream()
-        self.begun = torch.cuda.Event()
-        self.arrived = [torch.cuda.Event() for _ in range(chunks)]
+        self.gathered = problem.empty(chunks, problem.ranks, self.rows, problem.row.K)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.gathered)
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -169,36 +138,24 @@ class StreamsGather:
             for chunk in range(self.chunks):
                 shard = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 dist.all_gather_into_tensor(self.gathered[chunk].view(-1, p.row.K), shard)
-                self.arrived[chunk].record(self.stream)
+                self.whole[chunk].record(self.stream)
         torch.mm(p.a_own, p.b, out=self.out[p.rows_of(p.rank)])
         for chunk in range(self.chunks):
-            current.wait_event(self.arrived[chunk])
+            current.wait_event(self.whole[chunk])
             for step in range(1, p.ranks):
                 source = (p.rank + step) % p.ranks
                 begin = source * p.shard_rows + chunk * self.rows
                 torch.mm(self.gathered[chunk, source], p.b, out=self.out[begin:begin + self.rows])
 
-    def poison(self):
-        self.gathered.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class StreamsScatter:
-    """Overlap by streams: one chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it
-    on a stream of its own."""
+class StreamsScatter(Streams):
+    """One chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it on a stream of its
+    own."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
         self.rows = problem.shard_rows // chunks
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        shape = (chunks, problem.ranks, self.rows, problem.row.N)
-        self.partial = torch.empty(shape, dtype=torch.bfloat16, device=problem.device)
-        self.stream = torch.cuda.Stream()
-        self.multiplied = [torch.cuda.Event() for _ in range(chunks)]
+        self.partial = problem.empty(chunks, problem.ranks, self.rows, problem.row.N)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.partial)
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -206,81 +163,61 @@ class StreamsScatter:
             for rank in range(p.ranks):
                 begin = rank * p.shard_rows + chunk * self.rows
                 torch.mm(p.a[begin:begin + self.rows], p.b, out=self.partial[chunk, rank])
-            self.multiplied[chunk].record(current)
-            self.stream.wait_event(self.multiplied[chunk])
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
             with torch.cuda.stream(self.stream):
                 dist.reduce_scatter_tensor(self.out[chunk * self.rows:(chunk + 1) * self.rows],
                                            self.partial[chunk].view(-1, p.row.N))
         current.wait_stream(self.stream)
 
-    def poison(self):
-        self.partial.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class StreamsProducer:
-    """Overlap by streams where the product comes first: one chunk of its rows is multiplied while the chunk before it is
-    reduced, or exchanged, on a stream of its own."""
+class StreamsReduce(Streams):
+    """One chunk of rows is multiplied while NCCL all-reduces the chunk before it, in place, on a stream of its own."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
-        self.rows = problem.row.M // chunks
-        self.local = problem.empty(problem.row.M, problem.row.N)
-        if problem.row.kind == "ar":
-            self.out, self.sent = self.local, None
-        else:
-            self.out = problem.empty(*problem.result_shape)
-            self.sent = problem.empty(chunks, problem.ranks, self.rows, problem.row.N // problem.ranks)
-        self.stream = torch.cuda.Stream()
-        self.multiplied = [torch.cuda.Event() for _ in range(chunks)]
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape))
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
-        for chunk in range(self.chunks):
-            rows = slice(chunk * self.rows, (chunk + 1) * self.rows)
-            torch.mm(p.a[rows], p.b, out=self.local[rows])
-            self.multiplied[chunk].record(current)
-            self.stream.wait_event(self.multiplied[chunk])
+        for chunk, (rows, sums) in enumerate(zip(p.a.chunk(self.chunks), self.out.chunk(self.chunks))):
+            torch.mm(rows, p.b, out=sums)
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
             with torch.cuda.stream(self.stream):
-                if p.row.kind == "ar":
-                    dist.all_reduce(self.out[rows])
-                else:
-                    self.exchange(chunk, rows)
+                dist.all_reduce(sums)
         current.wait_stream(self.stream)
 
-    def exchange(self, chunk, rows):
-        p = self.problem
-        self.sent[chunk].copy_(self.local[rows].view(self.rows, p.ranks, -1).transpose(0, 1))
-        received = [self.out[rank * p.row.M + rows.start:rank * p.row.M + rows.stop] for rank in range(p.ranks)]
-        dist.all_to_all(received, list(self.sent[chunk]))
 
-    def poison(self):
-        for tensor in (self.local, self.out, self.sent):
-            if tensor is not None:
-                tensor.fill_(NAN)
-
-    def output(self):
-        return self.out
-
-
-class StreamsExchangeBefore:
-    """Overlap by streams: a chunk of every rank's rows is exchanged on a stream of its own while the chunk before it is
-    multiplied."""
+class StreamsExchangeAfter(Streams):
+    """One chunk of rows is multiplied while the chunk before it is exchanged on a stream of its own."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
+        row, ranks = problem.row, problem.ranks
+        self.local = problem.empty(row.M, row.N)
+        self.sent = problem.empty(chunks, ranks, row.M // chunks, row.N // ranks)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.local, self.sent)
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        of_ranks = [rows.chunk(self.chunks) for rows in self.out.chunk(p.ranks)]
+        for chunk, (rows, product) in enumerate(zip(p.a.chunk(self.chunks), self.local.chunk(self.chunks))):
+            torch.mm(rows, p.b, out=product)
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
+            with torch.cuda.stream(self.stream):
+                self.sent[chunk].copy_(product.view(product.shape[0], p.ranks, -1).transpose(0, 1))
+                dist.all_to_all([received[chunk] for received in of_ranks], list(self.sent[chunk]))
+        current.wait_stream(self.stream)
+
+
+class StreamsExchangeBefore(Streams):
+    """A chunk of every rank's rows is exchanged on a stream of its own while the chunk before it is multiplied."""
+
+    def __init__(self, problem, chunks):
         self.rows = problem.shard_rows // chunks
         shape = (chunks, problem.ranks, self.rows, problem.row.K)
         self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
-        self.out = problem.empty(*problem.result_shape)
-        self.stream = torch.cuda.Stream()
-        self.begun = torch.cuda.Event()
-        self.arrived = [torch.cuda.Event() for _ in range(chunks)]
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.sent, self.received)
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -291,19 +228,12 @@ class StreamsExchangeBefore:
                 rows = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 self.sent[chunk].copy_(rows.view(self.rows, p.ranks, p.row.K).transpose(0, 1))
                 dist.all_to_all_single(self.received[chunk], self.sent[chunk])
-                self.arrived[chunk].record(self.stream)
+                self.whole[chunk].record(self.stream)
         for chunk in range(self.chunks):
-            current.wait_event(self.arrived[chunk])
+            current.wait_event(self.whole[chunk])
             for source in range(p.ranks):
                 begin = source * p.shard_rows + chunk * self.rows
                 torch.mm(self.received[chunk, source], p.b, out=self.out[begin:begin + self.rows])
-
-    def poison(self):
-        for tensor in (self.sent, self.received, self.out):
-            tensor.fill_(NAN)
-
-    def output(self):
-        return self.out
 
 
 class AsyncTensorParallel:
@@ -375,8 +305,8 @@ def poison_gathered(problem):
 
 SEQUENTIAL = {"ag": SequentialGather, "rs": SequentialScatter, "ar": SequentialReduce, "a2a": SequentialExchangeBefore,
               "to_a2a": SequentialExchangeAfter}
-STREAMS = {"ag": StreamsGather, "rs": StreamsScatter, "ar": StreamsProducer, "a2a": StreamsExchangeBefore,
-           "to_a2a": StreamsProducer}
+STREAMS = {"ag": StreamsGather, "rs": StreamsScatter, "ar": StreamsReduce, "a2a": StreamsExchangeBefore,
+           "to_a2a": StreamsExchangeAfter}
 ASYNC_TP = ("ag", "rs")  # the operators that PyTorch has
 
 
