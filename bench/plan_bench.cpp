@@ -31,9 +31,9 @@ OperatorStatement large_operator() {
 OperatorStatement long_attention(const char* causal) {
   std::vector<Override> overrides = {{"ranks", "8"},
                                      {"launch.workers", "132"},
-                                     {"kernel.args.LENGTH", "131072"},
+                                     {"kernel.args.KV_LENGTH", "131072"},
                                      {"kernel.args.Q_LENGTH", "16384"},
-                                     {"kernel.args.Q_START", "114688"},
+                                     {"kernel.args.q_start", "114688"},
                                      {"kernel.args.CAUSAL", causal},
                                      {"kernel.args.HEADS", "32"},
                                      {"kernel.args.GROUP", "4"},
@@ -41,7 +41,7 @@ OperatorStatement long_attention(const char* causal) {
                                      {"kernel.args.BLOCK_M", "128"},
                                      {"kernel.args.BLOCK_N", "128"}};
   for (const char* table : {"communicate.k.split", "communicate.v.split"}) overrides.push_back({table, "2"});
-  return read_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp_plain.toml", overrides);
+  return read_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp.toml", overrides);
 }
 
 /// Peak resident memory of this process so far, MB (10^6 bytes). Run one benchmark alone to read it:

@@ -15,6 +15,8 @@ import pathlib
 import random
 import sys
 
+from needs import need
+
 HERE = pathlib.Path(__file__).resolve().parent
 TABLE = HERE / "attention_table.json"
 
@@ -31,6 +33,7 @@ def parse(arguments):
 
 if __name__ == "__main__":
     OPTIONS = parse(sys.argv[1:])  # --help, and what is wrong with an option, where there is no torch
+    need("torch")
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel

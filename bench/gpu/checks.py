@@ -9,8 +9,8 @@ fp32. A tensor core adds 16 of them at a time to the sum so far, and each of the
 the largest of them; K / 16 times. The sum so far of numbers of random sign stays below 8 times its final deviation s =
 sqrt(sum of (a b)^2) (eight sigma: in no element of any run). So the fp32 sum is off by at most
     e = K / 16 * 17 * 2^-23 * 8 s.
-Rounding to bf16 adds 2^-8 of the value. An all-gather GEMM rounds once: |c - p| <= e + 2^-8 (|p| + e). A
-reduce-scatter over W ranks rounds each rank's summand, and a sum at most W - 1 times: |c - sum p| <= sum e + 2^-8 W
+Rounding to bf16 adds 2^-8 of the value. Where nothing is reduced it is rounded once: |c - p| <= e + 2^-8 (|p| + e). A
+reduction over W ranks rounds each rank's summand, and a sum at most W - 1 times: |c - sum p| <= sum e + 2^-8 W
 sum(|p| + e), and a little for second-order terms. A block of 64 products missing from the sum is 8 standard deviations
 of a product, which is above the bound in nearly every element.
 """
@@ -38,15 +38,20 @@ def seed_of(round_, name, rank):
 
 
 class Problem:
-    """A row's inputs on one rank: `a` and `b` as the local product reads them. In an all-gather GEMM `a` is whole, as
-    after a gather, and `a_shard` are the rank's own rows of it."""
+    """A row's inputs on one rank: `a` and `b` as the local product reads them, and `a_own`, what the rank has of `a`
+    before the operator: its rows, in an all-gather GEMM a view of them; in an all-to-all GEMM with the columns of all."""
 
     def __init__(self, row, rank, ranks, device):
-        if row.M % ranks:
-            raise ValueError(f"{row.name}: M must be a multiple of {ranks} ranks, as NCCL demands")
+        if row.M % ranks or (row.kind == "to_a2a" and row.N % ranks):
+            raise ValueError(f"{row.name}: what is split must be a multiple of {ranks} ranks, as NCCL demands")
         self.row, self.rank, self.ranks, self.device = row, rank, ranks, device
-        self.a = torch.empty(row.M, row.K, dtype=torch.bfloat16, device=device)
-        self.b = torch.empty(row.K, row.N, dtype=torch.bfloat16, device=device)
+        self.a = self.empty(row.M, row.K)
+        self.b = self.empty(row.K, row.N)
+        self.a_own = {"ag": lambda: self.a[self.rows_of(rank)],
+                      "a2a": lambda: self.empty(self.shard_rows, row.K * ranks)}.get(row.kind, lambda: self.a)()
+
+    def empty(self, *shape):
+        return torch.empty(*shape, dtype=torch.bfloat16, device=self.device)
 
     @property
     def shard_rows(self):
@@ -56,36 +61,49 @@ class Problem:
         return slice(rank * self.shard_rows, (rank + 1) * self.shard_rows)
 
     @property
-    def a_shard(self):
-        """The rows of `a` that this rank has before an all-gather: a view."""
-        return self.a[self.rows_of(self.rank)]
+    def result_shape(self):
+        row, ranks = self.row, self.ranks
+        return {"rs": (self.shard_rows, row.N), "to_a2a": (row.M * ranks, row.N // ranks)}.get(row.kind, (row.M, row.N))
 
     @property
-    def result_shape(self):
-        return (self.row.M if self.row.kind == "ag" else self.shard_rows, self.row.N)
+    def is_reduced(self):
+        return self.row.kind in ("rs", "ar")
 
     def fill(self, values, round_):
         """New inputs; equal arguments give equal inputs."""
         self.values, self.round = values, round_
         self.fill_a(self.a, self.rank)
+        if self.row.kind == "a2a":
+            fill(self.a_own, values, seed_of(round_, "a", self.rank))
         fill(self.b, values, seed_of(round_, "b", self.rank))
 
     def fill_a(self, a, rank):
-        """`a` as `rank` reads it. The shards of a gathered one have a seed each."""
+        """`a` as `rank` reads it. The parts of one that is communicated have a seed each."""
         if self.row.kind == "ag":
             for shard in range(self.ranks):
                 fill(a[self.rows_of(shard)], self.values, seed_of(self.round, "a", shard))
+        elif self.row.kind == "a2a":
+            rows = torch.empty_like(self.a_own)
+            for shard in range(self.ranks):
+                fill(rows, self.values, seed_of(self.round, "a", shard))
+                a[self.rows_of(shard)] = rows[:, rank * self.row.K:(rank + 1) * self.row.K]
         else:
             fill(a, self.values, seed_of(self.round, "a", rank))
 
-    def summands(self):
-        """(a, b) of the products whose sum is this rank's result, made anew from the seeds and not from what was
-        communicated: one for "ag", one a rank, in rank order, for "rs"."""
-        for rank in [self.rank] if self.row.kind == "ag" else range(self.ranks):
+    def products(self):
+        """(rows of this rank's result, a, b) of the products that make it up, those of the same rows as a sum in the order
+        of ranks; made anew from the seeds and not from what was communicated."""
+        for rank in range(self.ranks) if self.is_reduced or self.row.kind == "to_a2a" else [self.rank]:
             a, b = torch.empty_like(self.a), torch.empty_like(self.b)
             self.fill_a(a, rank)
             fill(b, self.values, seed_of(self.round, "b", rank))
-            yield (a if self.row.kind == "ag" else a[self.rows_of(self.rank)].clone()), b
+            rows = slice(None)
+            if self.row.kind == "rs":
+                a = a[self.rows_of(self.rank)].clone()
+            elif self.row.kind == "to_a2a":
+                rows = slice(rank * self.row.M, (rank + 1) * self.row.M)
+                b = b[:, self.rank * self.row.N // self.ranks:(self.rank + 1) * self.row.N // self.ranks].contiguous()
+            yield rows, a, b
 
 
 def slices(size):
@@ -96,10 +114,10 @@ def expected_integers(problem):
     """The one right result for integer inputs: products exact, summands rounded to bf16, added in rank order (exact in
     fp32), rounded once."""
     total = torch.zeros(problem.result_shape, dtype=torch.float32, device=problem.device)
-    for a, b in problem.summands():
+    for rows, a, b in problem.products():
         wide = a.double()
-        for columns in slices(problem.row.N):
-            total[:, columns] += (wide @ b[:, columns].double()).to(torch.bfloat16)
+        for columns in slices(b.shape[1]):
+            total[rows, columns] += (wide @ b[:, columns].double()).to(torch.bfloat16)
     return total.to(torch.bfloat16)
 
 
@@ -109,14 +127,14 @@ class Reference:
     def __init__(self, problem):
         self.value = torch.zeros(problem.result_shape, dtype=torch.float64, device=problem.device)
         e, magnitude = torch.zeros_like(self.value), torch.zeros_like(self.value)
-        for a, b in problem.summands():
+        for rows, a, b in problem.products():
             wide, squared = a.double(), a.square()
-            for columns in slices(problem.row.N):
+            for columns in slices(b.shape[1]):
                 product = wide @ b[:, columns].double()
-                self.value[:, columns] += product
-                magnitude[:, columns] += product.abs()
-                e[:, columns] += problem.row.K * STEP * (squared @ b[:, columns].square()).double().sqrt()
-        roundings = problem.ranks if problem.row.kind == "rs" else 1
+                self.value[rows, columns] += product
+                magnitude[rows, columns] += product.abs()
+                e[rows, columns] += problem.row.K * STEP * (squared @ b[:, columns].square()).double().sqrt()
+        roundings = problem.ranks if problem.is_reduced else 1
         self.bound = SLACK * (e + HALF_ULP * roundings * (magnitude + e))
 
     def worst(self, output):

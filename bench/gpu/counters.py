@@ -1,14 +1,15 @@
 """What holds a product, read from profiler counters: one launch of ours and one of cuBLAS under Nsight Compute.
 
 It starts `ncu` on itself. That child warms up, launches ours through Syncopate's runtime as local.py does, then cuBLAS,
-each alone; neither clocks nor caches are touched. By default the shapes with M >= 2048 that a file of local.py finds
-below 0.95 of cuBLAS:
+each alone; neither clocks nor caches are touched. By default the shapes with M >= 2048 that the figures of local.py in
+docs/performance, or in another file, find below 0.95 of cuBLAS:
 
-    python3 bench/gpu/counters.py --figures gemm_h200.json --json counters.json --markdown counters.md
+    python3 bench/gpu/counters.py --figures figures.json --json counters.json --markdown counters.md
 
-A kernel's time is split into three parts, of which the largest difference to cuBLAS is what holds ours: the tensor cores
-at work; SMs with a block on them, but without work for the tensor cores (the start, waits for operands, the end of each
-tile); SMs without a block (before the first, after the last, and in a round that does not fill the GPU).
+A kernel's cycles are split into three parts: the tensor cores at work; SMs with a block on them, but without work for
+the tensor cores (the start, waits for operands, the end of each tile); SMs without a block (before the first, after the
+last, and in a round that does not fill the GPU). Of these, and of the clock, which falls with the power drawn, the one
+in which ours loses most time against cuBLAS is what holds it. `--read` prints the table of a JSON file again.
 """
 import argparse
 import csv
@@ -22,10 +23,14 @@ import sys
 import tempfile
 
 from gemm_shapes import add_choice_of_shapes, chosen
+from needs import need
 
 HERE = pathlib.Path(__file__).resolve().parent
 LEAST_RATIO, LEAST_RATIO_FROM_M = 0.95, 2048
+FIGURES = HERE.parents[1] / "docs" / "performance" / "gemm_h200.json"
 WARM_UP = 3
+TENSOR_CORES = 4  # of an SM; the counter of their cycles is the sum over them
+PARTS = ("tensor cores", "blocks without them", "no block")
 LIMIT_S = 240
 # By what they are called here: the first of the names that this version of ncu knows.
 METRICS = {
@@ -94,22 +99,23 @@ def pairs(kernels, shapes):
 
 
 def parts(kernels):
-    """Microseconds of a product's kernels: all, and its parts."""
-    total = {"us": 0.0, "tensor cores": 0.0, "blocks without them": 0.0, "no block": 0.0}
+    """Of a product's kernels: microseconds, thousands of cycles of an SM and in which part, and GHz."""
+    total = {"us": 0.0} | dict.fromkeys(PARTS, 0.0)
     for kernel in kernels:
-        us = kernel["ns"] / 1000
-        of_cycle = us / kernel["elapsed"]
-        tensor = kernel["tensor"] or 0
-        total["us"] += us
-        total["tensor cores"] += tensor * of_cycle
-        total["blocks without them"] += (kernel["active"] - tensor) * of_cycle
-        total["no block"] += us - kernel["active"] * of_cycle
+        tensor = (kernel["tensor"] or 0) / TENSOR_CORES
+        total["us"] += kernel["ns"] / 1000
+        total["tensor cores"] += tensor / 1000
+        total["blocks without them"] += (kernel["active"] - tensor) / 1000
+        total["no block"] += (kernel["elapsed"] - kernel["active"]) / 1000
+    total["cycles"] = sum(total[part] for part in PARTS)
+    total["GHz"] = total["cycles"] / total["us"]
     return total
 
 
 def verdict(ours, theirs):
-    """The part in which ours loses most against cuBLAS, and how much of the whole difference that is."""
-    lost = {name: ours[name] - theirs[name] for name in ours if name != "us"}
+    """What ours loses most time by against cuBLAS, and how much of the whole difference that is."""
+    lost = {part: (ours[part] - theirs[part]) / ours["GHz"] for part in PARTS}
+    lost["clock"] = theirs["cycles"] * (1 / ours["GHz"] - 1 / theirs["GHz"])
     worst = max(lost, key=lost.get)
     difference = ours["us"] - theirs["us"]
     if difference <= 0:
@@ -119,14 +125,14 @@ def verdict(ours, theirs):
 
 def table(measured):
     """Markdown."""
-    lines = ["| M x N x K | | kernel | us | tensor cores | blocks without them | no block | B/cycle from L2 to an SM | "
-             "L2 | DRAM | L2 hits | what holds ours |", "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| M x N x K | | kernel | us | GHz | 1000 cycles | tensor cores | blocks without them | no block | "
+             "B/cycle from L2 to an SM | L2 | DRAM | L2 hits | what holds ours |", "|---" * 14 + "|"]
 
     def line(name, who, kernels, holds):
         of = parts(kernels)
         main = max(kernels, key=lambda kernel: kernel["ns"])
         rate = main["l2_to_sm_bytes"] and main["l2_to_sm_bytes"] / main["active"] / main["multiprocessors"]
-        numbers = [f"{of[part]:.1f}" for part in of]
+        numbers = [f"{of['us']:.1f}", f"{of['GHz']:.2f}", *(f"{of[part]:.1f}" for part in ("cycles", *PARTS))]
         shares = ["" if main[share] is None else f"{main[share]:.0f}%"
                   for share in ("l2_percent", "dram_percent", "l2_hit_percent")]
         short = main["kernel"].split("(")[0] + (f" and {len(kernels) - 1} more" if len(kernels) > 1 else "")
@@ -193,11 +199,14 @@ def main():
     parser.add_argument("--table", type=pathlib.Path, default=HERE / "gemm_table.json")
     parser.add_argument("--json", type=pathlib.Path, help="write all counters here")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the table here too")
+    parser.add_argument("--read", type=pathlib.Path, help="print what --json has written before, and end")
     parser.add_argument("--cache", help="folder of compiled kernels (a new one)")
     parser.add_argument("--under-ncu", action="store_true", help=argparse.SUPPRESS)
     add_choice_of_shapes(parser)
-    parser.set_defaults(below=LEAST_RATIO, least_m=LEAST_RATIO_FROM_M)
+    parser.set_defaults(below=LEAST_RATIO, least_m=LEAST_RATIO_FROM_M, figures=FIGURES)
     options = parser.parse_args()
+    if options.read:
+        return print(table(json.loads(options.read.read_text())["products"]), end="")
     from gemm_kernels import read_table
     configurations = read_table(options.table)
     todo = [(shape, configurations[shape]) for shape in chosen(options) if shape in configurations]
@@ -206,6 +215,7 @@ def main():
     ncu = find_ncu()
     if ncu is None:
         sys.exit("there is no ncu here; it is a part of the CUDA toolkit")
+    need("syncopate", "torch")
     import torch
     multiprocessors = torch.cuda.get_device_properties(0).multi_processor_count
     metrics = known_metrics(METRICS, base_metrics(ncu))

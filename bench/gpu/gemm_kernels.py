@@ -38,7 +38,6 @@ class Configuration:
         names = {
             "gemm": ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"),
             "gemm_two_widths": ("BLOCK_M", "BLOCK_N", "EXTRA_N", "BLOCK_K", "GROUP_M"),
-            "gemm_three_widths": ("BLOCK_M", "BLOCK_N", "EXTRA_N", "REST_N", "BLOCK_K", "GROUP_M"),
             "gemm_pointers": ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M"),
         }[self.kernel]
         return dict(zip(names, self.blocks, strict=True))
@@ -46,7 +45,7 @@ class Configuration:
     def tile(self):
         """Rows and columns of a tile."""
         constants = self.constants()
-        return constants["BLOCK_M"], sum(constants.get(part, 0) for part in ("BLOCK_N", "EXTRA_N", "REST_N"))
+        return constants["BLOCK_M"], constants["BLOCK_N"] + constants.get("EXTRA_N", 0)
 
     def tiles(self, m, n):
         rows, columns = self.tile()

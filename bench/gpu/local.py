@@ -20,6 +20,7 @@ import time
 
 from gemm_kernels import OPERATOR, ROOT, captured, check_product, random_operands, read_table
 from gemm_shapes import add_choice_of_shapes, chosen, shapes
+from needs import need
 
 sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
 
@@ -200,7 +201,7 @@ def main():
     parser.add_argument("--cache", help="folder of compiled kernels (a new one)")
     add_choice_of_shapes(parser)
     options = parser.parse_args()
-    import syncopate  # before torch: it sets how many hardware queues CUDA has
+    need("syncopate", "torch")
     import torch
 
     if not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0):

@@ -10,85 +10,125 @@ import torch.distributed as dist
 NAN = float("nan")
 
 
-class Product:
-    """cuBLAS alone: the local product with everything in place. For a reduce-scatter that is one summand and no
-    result, so there is nothing to compare."""
+class Method:
+    """What most methods have in common. `out`: the rank's result; `more`: what else a call writes."""
 
     note = ""
 
-    def __init__(self, problem):
-        self.problem = problem
-        self.out = torch.empty(problem.row.M, problem.row.N, dtype=torch.bfloat16, device=problem.device)
-
-    def call(self):
-        torch.mm(self.problem.a, self.problem.b, out=self.out)
+    def __init__(self, problem, out, *more):
+        self.problem, self.out, self.written = problem, out, (out, *more)
 
     def poison(self):
-        self.out.fill_(NAN)
-
-    def output(self):
-        return self.out if self.problem.row.kind == "ag" else None
-
-
-class SequentialGather:
-    """NCCL all-gather, in place (the shard stands where it is gathered), then cuBLAS."""
-
-    note = ""
-
-    def __init__(self, problem):
-        self.problem = problem
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-
-    def call(self):
-        p = self.problem
-        dist.all_gather_into_tensor(p.a, p.a_shard)
-        torch.mm(p.a, p.b, out=self.out)
-
-    def poison(self):
-        poison_gathered(self.problem)
-        self.out.fill_(NAN)
+        for tensor in self.written:
+            tensor.fill_(NAN)
 
     def output(self):
         return self.out
 
 
-class SequentialScatter:
-    """cuBLAS, then NCCL reduce-scatter."""
-
-    note = ""
+class Product(Method):
+    """cuBLAS alone: the local product with everything in place. Where its result is reduced or sent on, there is nothing
+    to compare."""
 
     def __init__(self, problem):
-        self.problem = problem
-        self.partial = torch.empty(problem.row.M, problem.row.N, dtype=torch.bfloat16, device=problem.device)
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
+        super().__init__(problem, problem.empty(problem.row.M, problem.row.N))
+
+    def call(self):
+        torch.mm(self.problem.a, self.problem.b, out=self.out)
+
+    def output(self):
+        return self.out if self.problem.row.kind in ("ag", "a2a") else None
+
+
+class SequentialGather(Method):
+    """NCCL all-gather, in place (the shard stands where it is gathered), then cuBLAS."""
+
+    def __init__(self, problem):
+        super().__init__(problem, problem.empty(*problem.result_shape))
+
+    def call(self):
+        p = self.problem
+        dist.all_gather_into_tensor(p.a, p.a_own)
+        torch.mm(p.a, p.b, out=self.out)
+
+    def poison(self):
+        poison_gathered(self.problem)
+        super().poison()
+
+
+class SequentialScatter(Method):
+    """cuBLAS, then NCCL reduce-scatter."""
+
+    def __init__(self, problem):
+        self.partial = problem.empty(problem.row.M, problem.row.N)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.partial)
 
     def call(self):
         torch.mm(self.problem.a, self.problem.b, out=self.partial)
         dist.reduce_scatter_tensor(self.out, self.partial)
 
-    def poison(self):
-        self.partial.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
+class SequentialReduce(Method):
+    """cuBLAS, then NCCL all-reduce, in place."""
+
+    def __init__(self, problem):
+        super().__init__(problem, problem.empty(*problem.result_shape))
+
+    def call(self):
+        torch.mm(self.problem.a, self.problem.b, out=self.out)
+        dist.all_reduce(self.out)
 
 
-class StreamsGather:
-    """Overlap by streams: each chunk of the shards is gathered by NCCL on a stream of its own while another
-    multiplies: own rows first, then each chunk's rows of each other rank, in place of the result, when an event says
-    that they are there."""
+class SequentialExchangeBefore(Method):
+    """The columns of each rank are brought together, NCCL all-to-all, then cuBLAS."""
+
+    def __init__(self, problem):
+        shape = (problem.ranks, problem.shard_rows, problem.row.K)
+        self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.sent, self.received)
+
+    def call(self):
+        p = self.problem
+        self.sent.copy_(p.a_own.view(p.shard_rows, p.ranks, p.row.K).transpose(0, 1))
+        dist.all_to_all_single(self.received, self.sent)
+        torch.mm(self.received.view(p.row.M, p.row.K), p.b, out=self.out)
+
+
+class SequentialExchangeAfter(Method):
+    """cuBLAS, the columns of each rank are brought together, NCCL all-to-all."""
+
+    def __init__(self, problem):
+        row, ranks = problem.row, problem.ranks
+        self.local = problem.empty(row.M, row.N)
+        self.sent = problem.empty(ranks, row.M, row.N // ranks)
+        super().__init__(problem, problem.empty(*problem.result_shape), self.local, self.sent)
+
+    def call(self):
+        p = self.problem
+        torch.mm(p.a, p.b, out=self.local)
+        self.sent.copy_(self.local.view(p.row.M, p.ranks, p.row.N // p.ranks).transpose(0, 1))
+        dist.all_to_all_single(self.out.view(self.sent.shape), self.sent)
+
+
+class Streams(Method):
+    """What methods have in common that overlap by streams, in so many chunks: a stream for what is communicated, and an
+    event for each chunk, when it is whole."""
+
+    def __init__(self, problem, chunks, out, *more):
+        super().__init__(problem, out, *more)
+        self.chunks, self.note = chunks, f"{chunks} chunks" if chunks > 1 else "1 chunk"
+        self.stream, self.begun = torch.cuda.Stream(), torch.cuda.Event()
+        self.whole = [torch.cuda.Event() for _ in range(chunks)]
+
+
+class StreamsGather(Streams):
+    """Each chunk of the shards is gathered by NCCL on a stream of its own while another multiplies: own rows first, then
+    each chunk's rows of each other rank, in place of the result, when an event says that they are there."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
         self.rows = problem.shard_rows // chunks
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        shape = (chunks, problem.ranks, self.rows, problem.row.K)
-        self.gathered = torch.empty(shape, dtype=torch.bfloat16, device=problem.device)
-        self.stream = torch.cuda.Stream()
-        self.begun = torch.cuda.Event()
-        self.arrived = [torch.cuda.Event() for _ in range(chunks)]
+        self.gathered = problem.empty(chunks, problem.ranks, self.rows, problem.row.K)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.gathered)
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -96,38 +136,26 @@ class StreamsGather:
         self.stream.wait_event(self.begun)
         with torch.cuda.stream(self.stream):
             for chunk in range(self.chunks):
-                shard = p.a_shard[chunk * self.rows:(chunk + 1) * self.rows]
+                shard = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 dist.all_gather_into_tensor(self.gathered[chunk].view(-1, p.row.K), shard)
-                self.arrived[chunk].record(self.stream)
-        torch.mm(p.a_shard, p.b, out=self.out[p.rows_of(p.rank)])
+                self.whole[chunk].record(self.stream)
+        torch.mm(p.a_own, p.b, out=self.out[p.rows_of(p.rank)])
         for chunk in range(self.chunks):
-            current.wait_event(self.arrived[chunk])
+            current.wait_event(self.whole[chunk])
             for step in range(1, p.ranks):
                 source = (p.rank + step) % p.ranks
                 begin = source * p.shard_rows + chunk * self.rows
                 torch.mm(self.gathered[chunk, source], p.b, out=self.out[begin:begin + self.rows])
 
-    def poison(self):
-        self.gathered.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
-
-
-class StreamsScatter:
-    """Overlap by streams: one chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it
-    on a stream of its own."""
+class StreamsScatter(Streams):
+    """One chunk of every rank's rows is multiplied while NCCL reduce-scatters the chunk before it on a stream of its
+    own."""
 
     def __init__(self, problem, chunks):
-        self.problem, self.chunks = problem, chunks
-        self.note = f"{chunks} chunks" if chunks > 1 else "1 chunk"
         self.rows = problem.shard_rows // chunks
-        self.out = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        shape = (chunks, problem.ranks, self.rows, problem.row.N)
-        self.partial = torch.empty(shape, dtype=torch.bfloat16, device=problem.device)
-        self.stream = torch.cuda.Stream()
-        self.multiplied = [torch.cuda.Event() for _ in range(chunks)]
+        self.partial = problem.empty(chunks, problem.ranks, self.rows, problem.row.N)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.partial)
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -135,19 +163,77 @@ class StreamsScatter:
             for rank in range(p.ranks):
                 begin = rank * p.shard_rows + chunk * self.rows
                 torch.mm(p.a[begin:begin + self.rows], p.b, out=self.partial[chunk, rank])
-            self.multiplied[chunk].record(current)
-            self.stream.wait_event(self.multiplied[chunk])
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
             with torch.cuda.stream(self.stream):
                 dist.reduce_scatter_tensor(self.out[chunk * self.rows:(chunk + 1) * self.rows],
                                            self.partial[chunk].view(-1, p.row.N))
         current.wait_stream(self.stream)
 
-    def poison(self):
-        self.partial.fill_(NAN)
-        self.out.fill_(NAN)
 
-    def output(self):
-        return self.out
+class StreamsReduce(Streams):
+    """One chunk of rows is multiplied while NCCL all-reduces the chunk before it, in place, on a stream of its own."""
+
+    def __init__(self, problem, chunks):
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape))
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        for chunk, (rows, sums) in enumerate(zip(p.a.chunk(self.chunks), self.out.chunk(self.chunks))):
+            torch.mm(rows, p.b, out=sums)
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
+            with torch.cuda.stream(self.stream):
+                dist.all_reduce(sums)
+        current.wait_stream(self.stream)
+
+
+class StreamsExchangeAfter(Streams):
+    """One chunk of rows is multiplied while the chunk before it is exchanged on a stream of its own."""
+
+    def __init__(self, problem, chunks):
+        row, ranks = problem.row, problem.ranks
+        self.local = problem.empty(row.M, row.N)
+        self.sent = problem.empty(chunks, ranks, row.M // chunks, row.N // ranks)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.local, self.sent)
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        of_ranks = [rows.chunk(self.chunks) for rows in self.out.chunk(p.ranks)]
+        for chunk, (rows, product) in enumerate(zip(p.a.chunk(self.chunks), self.local.chunk(self.chunks))):
+            torch.mm(rows, p.b, out=product)
+            self.whole[chunk].record(current)
+            self.stream.wait_event(self.whole[chunk])
+            with torch.cuda.stream(self.stream):
+                self.sent[chunk].copy_(product.view(product.shape[0], p.ranks, -1).transpose(0, 1))
+                dist.all_to_all([received[chunk] for received in of_ranks], list(self.sent[chunk]))
+        current.wait_stream(self.stream)
+
+
+class StreamsExchangeBefore(Streams):
+    """A chunk of every rank's rows is exchanged on a stream of its own while the chunk before it is multiplied."""
+
+    def __init__(self, problem, chunks):
+        self.rows = problem.shard_rows // chunks
+        shape = (chunks, problem.ranks, self.rows, problem.row.K)
+        self.sent, self.received = problem.empty(*shape), problem.empty(*shape)
+        super().__init__(problem, chunks, problem.empty(*problem.result_shape), self.sent, self.received)
+
+    def call(self):
+        p, current = self.problem, torch.cuda.current_stream()
+        self.begun.record(current)
+        self.stream.wait_event(self.begun)
+        with torch.cuda.stream(self.stream):
+            for chunk in range(self.chunks):
+                rows = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
+                self.sent[chunk].copy_(rows.view(self.rows, p.ranks, p.row.K).transpose(0, 1))
+                dist.all_to_all_single(self.received[chunk], self.sent[chunk])
+                self.whole[chunk].record(self.stream)
+        for chunk in range(self.chunks):
+            current.wait_event(self.whole[chunk])
+            for source in range(p.ranks):
+                begin = source * p.shard_rows + chunk * self.rows
+                torch.mm(self.received[chunk, source], p.b, out=self.out[begin:begin + self.rows])
 
 
 class AsyncTensorParallel:
@@ -163,7 +249,7 @@ class AsyncTensorParallel:
     def call(self):
         p = self.problem
         if p.row.kind == "ag":
-            _, (self.out,) = torch.ops.symm_mem.fused_all_gather_matmul(p.a_shard, [p.b], 0, self.group, return_A=False)
+            _, (self.out,) = torch.ops.symm_mem.fused_all_gather_matmul(p.a_own, [p.b], 0, self.group, return_A=False)
         else:
             self.out = torch.ops.symm_mem.fused_matmul_reduce_scatter(p.a, p.b, "sum", 0, self.group)
 
@@ -178,35 +264,33 @@ class AsyncTensorParallel:
 
 
 class Ours:
-    """A Syncopate operator. The gathered `a` stands in the operator's memory, where the caller's shard was put once; a
-    reduced `c` is the operator's own too, and the result a view of it. All else is read and written where the caller
-    has it."""
+    """A Syncopate operator. What transfers reach stands in the operator's memory: of inputs, the caller's part was put
+    there once; an output is a view of it. All else is read and written where the caller has it."""
 
     def __init__(self, problem, operator, note=""):
         self.problem, self.operator, self.note = problem, operator, note
         self.result = None
-        self.tensors = {"b": problem.b}
-        if problem.row.kind == "ag":
-            self.tensors["c"] = torch.empty(problem.result_shape, dtype=torch.bfloat16, device=problem.device)
-        else:
-            self.tensors["a"] = problem.a
+        bindable = {buffer.name for buffer in operator.plan.buffers if buffer.bindable}
+        inputs = {"a": problem.a_own, "b": problem.b}
+        self.tensors = {name: tensor for name, tensor in inputs.items() if name in bindable}
+        self.placed = {name: tensor for name, tensor in inputs.items() if name not in bindable}
+        if "c" in bindable:
+            self.tensors["c"] = problem.empty(*problem.result_shape)
 
     def take_inputs(self):
         """After the problem was filled anew. Collective: no rank may have a call under way."""
-        if self.problem.row.kind == "ag":
-            self.operator.shard("a").copy_(self.problem.a_shard)
+        for name, tensor in self.placed.items():
+            self.operator.shard(name).copy_(tensor)
 
     def call(self):
         self.result = self.operator(**self.tensors)
 
     def poison(self):
         """Collective, as take_inputs: peers write into what is gathered."""
-        if self.problem.row.kind == "ag":
-            self.tensors["c"].fill_(NAN)
-            self.operator.buffer("a").fill_(NAN)
-            self.take_inputs()
-        else:
-            self.operator.buffer("c").fill_(NAN)
+        for name in self.placed:
+            self.operator.buffer(name).fill_(NAN)
+        self.take_inputs()
+        self.operator.buffer("c").fill_(NAN)
 
     def output(self):
         return self.result
@@ -219,12 +303,19 @@ def poison_gathered(problem):
             problem.a[problem.rows_of(rank)].fill_(NAN)
 
 
+SEQUENTIAL = {"ag": SequentialGather, "rs": SequentialScatter, "ar": SequentialReduce, "a2a": SequentialExchangeBefore,
+              "to_a2a": SequentialExchangeAfter}
+STREAMS = {"ag": StreamsGather, "rs": StreamsScatter, "ar": StreamsReduce, "a2a": StreamsExchangeBefore,
+           "to_a2a": StreamsExchangeAfter}
+ASYNC_TP = ("ag", "rs")  # the operators that PyTorch has
+
+
 def sequential(problem):
-    return SequentialGather(problem) if problem.row.kind == "ag" else SequentialScatter(problem)
+    return SEQUENTIAL[problem.row.kind](problem)
 
 
 def streams(problem, chunks):
-    return StreamsGather(problem, chunks) if problem.row.kind == "ag" else StreamsScatter(problem, chunks)
+    return STREAMS[problem.row.kind](problem, chunks)
 
 
 def enable_async_tensor_parallel(device_index):

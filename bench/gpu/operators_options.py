@@ -14,6 +14,7 @@ def parse(arguments, description):
     parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours and cuBLAS")
     parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")
     parser.add_argument("--search-again", action="store_true", help="with --search: for all rows")
+    parser.add_argument("--axes", default=",".join(tuning.AXES), help="along which a search walks (%(default)s)")
     parser.add_argument("--tuned", default=str(tuning.TUNED), help="the file of choices (%(default)s)")
     parser.add_argument("--samples", type=int, default=11)
     parser.add_argument("--sample-ms", type=float, default=5.0)
@@ -27,6 +28,9 @@ def parse(arguments, description):
     unknown = set(options.methods) - set(figures.METHODS)
     if unknown:
         parser.error(f"unknown method {', '.join(sorted(unknown))}; there are {', '.join(figures.METHODS)}")
+    options.axes = options.axes.split(",")
+    if unknown := set(options.axes) - set(tuning.AXES):
+        parser.error(f"unknown axis {', '.join(sorted(unknown))}; there are {', '.join(tuning.AXES)}")
     if options.share:
         options.methods = [name for name in options.methods if name in ("cublas", "ours")]
     return options

@@ -2,19 +2,22 @@
 
 Sizes are those of one rank's product c[M, N] = a[M, K] @ b[K, N]. In an all-gather GEMM ("ag") a is split by rows over
 the ranks before the operator and N is the rank's own part of the columns; in a GEMM reduce-scatter ("rs") K is the
-rank's own part of the sum and c is split by rows after it.
+rank's own part of the sum and c is split by rows after it; in a GEMM all-reduce ("ar") every rank has all of c after it.
+In an all-to-all GEMM ("a2a") a rank has a block of rows of all of a before, and all rows of its own K columns for the
+product; in a GEMM all-to-all ("to_a2a") the M rows are the rank's own, and after it a rank has the rows of all ranks of
+its part of the N columns.
 """
 from dataclasses import dataclass, replace
 
 from gemm_shapes import MODELS
 
-KINDS = {"ag": "AG-GEMM", "rs": "GEMM-RS"}
+KINDS = {"ag": "AG-GEMM", "rs": "GEMM-RS", "ar": "GEMM-AR", "a2a": "A2A-GEMM", "to_a2a": "GEMM-A2A"}
 TABLE = "table"  # the source of the rows whose geometric mean has a bar
 
 
 @dataclass(frozen=True)
 class Row:
-    kind: str  # "ag" or "rs"
+    kind: str  # of KINDS
     M: int
     N: int
     K: int
@@ -29,11 +32,15 @@ class Row:
         return 2 * self.M * self.N * self.K
 
     def link_bytes(self, ranks):
-        """What one rank must receive (and send) over its link: bf16 rows of a, or bf16 summands of c."""
-        return 2 * self.M * (self.K if self.kind == "ag" else self.N) * (ranks - 1) // ranks
+        """What one rank must receive (and send) over its link, in bf16: a part of a, or of c; for an all-reduce of its
+        summands, and then of its sums."""
+        once = 2 * self.M * (self.K if self.kind in ("ag", "a2a") else self.N) * (ranks - 1) // ranks
+        return 2 * once if self.kind == "ar" else once
 
 
 TOKENS = [1024, 2048, 4096, 8192]
+TOKENS_TO_REDUCE = [128, 512, 2048, 8192]  # all-reduces serve few tokens too, which no rank can split
+TOKENS_TO_EXCHANGE = [2048, 8192]
 
 # The two tables that earlier measurements on two GPUs were made on.
 TABLE_SIZES = {
@@ -56,23 +63,35 @@ def projections(model, ranks):
     ]
 
 
+def sizes(model, ranks):
+    """(kind, name, M, N, K) of all of a model's rows: its projections; those that make sums with all-reduces, for layers
+    whose tokens no rank splits; and, for attention that is split by heads where all else is split by tokens, with whole
+    weights: QKV, whose columns go to the ranks of their heads, and O, whose rows come from there."""
+    hidden, qkv, _ = MODELS[model]
+    found = [(kind, name, M, N, K) for kind, name, N, K in projections(model, ranks) for M in TOKENS]
+    found += [("ar", name, M, N, K) for kind, name, N, K in projections(model, ranks) if kind == "rs"
+              for M in TOKENS_TO_REDUCE]
+    for M in TOKENS_TO_EXCHANGE:
+        found += [("to_a2a", "QKV", M // ranks, qkv, hidden), ("a2a", "O", M, hidden, hidden // ranks)]
+    return found
+
+
 def all_rows(ranks):
     """Every row, each size once, the tables first. The tables are sizes of one rank, so they do not change with
     ranks."""
     found = {}
-    for kind, sizes in TABLE_SIZES.items():
-        for M, N, K in sizes:
+    for kind, of_table in TABLE_SIZES.items():
+        for M, N, K in of_table:
             found[kind, M, N, K] = Row(kind, M, N, K, (TABLE,))
     for model in MODELS:
-        for kind, name, N, K in projections(model, ranks):
-            for M in TOKENS:
-                row = found.get((kind, M, N, K), Row(kind, M, N, K, ()))
-                found[kind, M, N, K] = replace(row, sources=row.sources + (f"{model} {name}",))
+        for kind, name, M, N, K in sizes(model, ranks):
+            row = found.get((kind, M, N, K), Row(kind, M, N, K, ()))
+            found[kind, M, N, K] = replace(row, sources=row.sources + (f"{model} {name}",))
     return list(found.values())
 
 
 def select(rows, patterns):
-    """The rows that any of the patterns names: "all", "table", "models", a kind ("ag", "rs"), a part of a source
+    """The rows that any of the patterns names: "all", "table", "models", a kind ("ag", "rs", ...), a part of a source
     ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), or several of these joined by
     "+" that must all hold ("ag+table", "70B+rs"). Raises ValueError for a pattern that names no row."""
 

@@ -13,6 +13,7 @@ import time
 from gemm_kernels import (Configuration, Kernel, Launch, captured, check_product, compile_all, random_operands,
                           read_table)
 from gemm_shapes import add_choice_of_shapes, chosen, shapes
+from needs import need
 
 HERE = pathlib.Path(__file__).resolve().parent
 GROUPS = (4, 8, 16)
@@ -44,14 +45,13 @@ TWO_WIDTHS = (
 # Also in the other groups of rows.
 GROUPED_TWO_WIDTHS = (((128, 256, 0, 64), 8, 4, 1), ((128, 128, 64, 64), 4, 5, 1), ((64, 256, 64, 64), 4, 4, 1),
                       ((128, 256, 128, 64), 8, 3, 1), ((64, 128, 64, 64), 4, 6, 1), ((128, 256, 32, 64), 8, 4, 1))
-THREE_WIDTHS = (((128, 128, 64, 32, 64), 8, 5, 1), ((128, 128, 64, 32, 64), 4, 5, 1), ((64, 256, 128, 64, 64), 8, 3, 1))
 POINTERS = (((64, 64, 128), 4, 4, 1), ((64, 64, 64), 4, 6, 2), ((64, 128, 64), 4, 4, 2), ((64, 32, 128), 4, 4, 2),
             ((128, 128, 64), 8, 5, 1))
 
 
 def candidates():
     middle = [("gemm", each) for each in PERSISTENT] + [("gemm_two_widths", each) for each in TWO_WIDTHS]
-    middle += [("gemm_three_widths", each) for each in THREE_WIDTHS] + [("gemm_pointers", each) for each in POINTERS]
+    middle += [("gemm_pointers", each) for each in POINTERS]
     others = [("gemm", each) for each in PERSISTENT[:4]] + [("gemm_two_widths", each) for each in GROUPED_TWO_WIDTHS]
     found = [Configuration(kernel, (*blocks, MIDDLE_GROUP), *rest) for kernel, (blocks, *rest) in middle]
     return found + [Configuration(kernel, (*blocks, group), *rest)
@@ -138,6 +138,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=600, help="begin no shape after so long")
     add_choice_of_shapes(parser)
     options = parser.parse_args()
+    need("torch")
     import torch
 
     begin = time.monotonic()

@@ -10,11 +10,18 @@ from dataclasses import asdict, dataclass, fields, replace
 
 import gemm_kernels
 
-COMMUNICATED = {"ag": "a", "rs": "c"}  # the tensor of each operator that crosses links
+COMMUNICATED = {"ag": "a", "rs": "c", "ar": "c", "a2a": "a", "to_a2a": "c"}  # the tensor of each operator that crosses links
+REDUCED = ("rs", "ar")  # kinds whose output is a sum over ranks
 OPERATOR_FILES = {("ag", "gemm"): "ag_gemm.toml", ("ag", "gemm_two_widths"): "ag_gemm_two_widths.toml",
-                  ("rs", "gemm"): "gemm_rs.toml"}
+                  ("rs", "gemm"): "gemm_rs.toml", ("ar", "gemm"): "gemm_ar.toml", ("a2a", "gemm"): "a2a_gemm.toml",
+                  ("to_a2a", "gemm"): "gemm_a2a.toml"}
 TUNED = pathlib.Path(__file__).with_name("tuned.json")
 LOCAL_PRODUCTS = pathlib.Path(__file__).with_name("gemm_table.json")
+
+
+def place_of_sums(kind, ranks):
+    """The override that says it, which changes a kernel's text: one summand is added by memory, several by tiles."""
+    return {"communicate.c.sum": "in_place" if ranks <= 2 else "staging"} if kind in REDUCED else {}
 
 
 @dataclass(frozen=True)
@@ -88,15 +95,24 @@ def fits(choice, row, ranks):
     return row.M // ranks // choice.split >= choice.block_m or choice.split == 1
 
 
+NARROW_COST = 1.05  # of an element in a tile of 128x128, of one in a tile of 128x256; measured on long products
+
+
+def rounds_cost(row, choice):
+    """What a product takes by its rounds of tiles alone: elements that a thread block computes, the last round counted as
+    full."""
+    rounds = math.ceil(tiles(row, choice) / (choice.sms * choice.per_sm))
+    area = rounds * choice.block_m * choice.width * choice.per_sm
+    return area * (NARROW_COST if choice.block_m * choice.width < 128 * 256 else 1)
+
+
 def default_choice(row, ranks, sms):
-    """Where nothing was measured: wide tiles where there are enough of them for two rounds, chunks of at least 4
-    MiB."""
-    wide = Choice(sms=sms)
-    narrow = Choice(block_n=128, warps=4, stages=5, sms=sms)
-    choice = wide if tiles(row, wide) >= 2 * sms else narrow
+    """Where nothing was measured: the tile whose rounds cost less, chunks of at least 16 MiB."""
+    choice = min(Choice(sms=sms), Choice(block_n=128, warps=4, stages=5, sms=sms),
+                 key=lambda choice: rounds_cost(row, choice))
     shard_bytes = row.link_bytes(ranks) // max(1, ranks - 1)
     splits = [split for split in (1, 2, 4)
-              if shard_bytes // split >= 4 << 20 and fits(replace(choice, split=split), row, ranks)]
+              if shard_bytes // split >= 16 << 20 and fits(replace(choice, split=split), row, ranks)]
     return replace(choice, split=max(splits, default=1))
 
 
@@ -111,6 +127,7 @@ def tile(kernel, block_m, block_n, extra_n, block_k, warps, stages, per_sm=1):
 
 TILES = [
     tile("gemm", 128, 256, 0, 64, 8, 3),
+    tile("gemm", 128, 256, 0, 64, 8, 4),
     tile("gemm", 128, 128, 0, 64, 4, 5),
     tile("gemm", 128, 128, 0, 64, 4, 4),
     tile("gemm", 128, 128, 0, 64, 4, 3, per_sm=2),
@@ -121,17 +138,21 @@ TILES = [
 ]
 
 
-def axes(kind, sms, local=None):
+AXES = ("tile", "split", "group", "initiator", "SMs")
+
+
+def axes(kind, sms, local=None, names=AXES):
     """What a search walks along, one axis after the other: (name, the variations of a choice to try). `sms`: the
-    numbers of SMs to try; `local`: the tile of the fastest product alone, if one is known."""
+    numbers of SMs to try; `local`: the tile of the fastest product alone, if one is known; `names`: of the axes."""
     known = TILES + ([local] if local else [])
-    return [
+    every = [
         ("tile", [shape for shape in known if (kind, shape(Choice()).kernel) in OPERATOR_FILES]),
         ("split", [vary(split=split) for split in (1, 2, 4, 8)]),
         ("group", [vary(group_m=group) for group in (4, 8, 16)]),
         ("initiator", [vary(initiator=initiator) for initiator in ("push", "pull")]),
         ("SMs", [vary(sms=count) for count in sms]),
     ]
+    return [axis for axis in every if axis[0] in names]
 
 
 def read_local_products(path=LOCAL_PRODUCTS):
@@ -238,12 +259,11 @@ def sort_key(name):
     return kind, ranks, size
 
 
-def choose(row, ranks, sms, tuned, products=None):
+def choose(row, ranks, sms, tuned):
     """The measured choice for this size, else that of the nearest measured size of the same operator and number of
-    ranks (distance between the logarithms of M, N, K, at most a factor of two over all), else the default; one that was
-    not measured for this very size gets the tile of the fastest product alone, if `products` (read_local_products())
-    knows it: how tiles fill rounds depends on the size. Returns (choice, where it is from). `sms` are the most that a
-    rank can have here: a choice with more was measured elsewhere, and is lowered."""
+    ranks (distance between the logarithms of M, N, K, at most a factor of two over all), unless its rounds cost more
+    here than those of the default; else the default. Returns (choice, where it is from). `sms` are the most that a rank
+    can have here: a choice with more was measured elsewhere, and is lowered."""
 
     def lowered(choice):
         return replace(choice, sms=min(choice.sms, sms))
@@ -254,12 +274,11 @@ def choose(row, ranks, sms, tuned, products=None):
 
     if key(row, ranks) in tuned:
         return lowered(tuned[key(row, ranks)]), "measured"
+    default = default_choice(row, ranks, sms)
     near = [name for name in tuned if parse_key(name)[0] == row.kind and parse_key(name)[2] == ranks]
     nearest = min(near, key=lambda name: (distance(name), name), default=None)
-    choice, source = default_choice(row, ranks, sms), "default"
     if nearest and distance(nearest) <= 1 and fits(tuned[nearest], row, ranks):
-        choice, source = lowered(tuned[nearest]), f"as {nearest}"
-    product = (products or {}).get((row.M, row.N, row.K))
-    if product and (row.kind, product(choice).kernel) in OPERATOR_FILES and fits(product(choice), row, ranks):
-        choice, source = product(choice), f"{source}, tile of the product alone"
-    return choice, source
+        choice = lowered(tuned[nearest])
+        if rounds_cost(row, choice) <= rounds_cost(row, default):
+            return choice, f"as {nearest}"
+    return default, "default"

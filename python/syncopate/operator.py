@@ -127,6 +127,9 @@ class Operator:
         sizes = (ctypes.c_size_t * len(handles))(*map(len, handles))
         _library.call("operator_connect", self._handle, texts, sizes, len(handles))
 
+    def __reduce__(self):
+        raise Error("an operator lives on its GPU and is neither copied nor pickled; make another one of its plan")
+
     def __repr__(self):
         return f"<syncopate.Operator {self.plan.operator}, rank {self.rank} of {self.plan.ranks}, on {self.device}>"
 
@@ -159,7 +162,9 @@ class Operator:
 
     def shard(self, name):
         """The part of an input that this rank fills before each call; of a symmetric one it lies in the operator's memory."""
-        return self._part(name, self._known(name).held, "is no input: nobody fills it")
+        buffer = self._known(name)
+        part = self._part(name, buffer.held, "is no input: nobody fills it")
+        return part[0] if buffer.stacked else part
 
     def output(self, name):
         """The part of an output that launches leave for this rank. The next call overwrites it."""

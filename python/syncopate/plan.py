@@ -19,6 +19,7 @@ class Buffer:
 
     name: str
     shape: tuple
+    stacked: bool  #: dimension 0 numbers the ranks' summands of an input that is summed; each rank fills its own
     dtype: str  #: "bf16", "fp32", ...
     symmetric: bool  #: peers read or write it
     bindable: bool  #: its memory may be the caller's; else it lives in the operator's, where transfers reach it
@@ -120,6 +121,16 @@ class Plan:
         self.extra_bytes = about["extra_bytes"]  #: per rank, beyond what the caller supplies, by kind
         self.buffers = tuple(map(_buffer, about["buffers"]))
 
+    # Immutable: a copy is the plan itself, so that no two objects own what is freed once.
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return parse, (self.json(),)
+
     def __repr__(self):
         return f"<syncopate.Plan {self.operator} on {self.ranks} rank{'s' if self.ranks != 1 else ''}>"
 
@@ -187,7 +198,7 @@ class Plan:
 def _integer(name, value, least, most):
     """`value`, if it is an integer in that range: ctypes takes any, and drops what does not fit."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} is an integer, not a {type(value).__name__}: {value!r}")
+        raise TypeError(f"{name} is an integer, not {value!r}, of type {type(value).__name__}")
     value = value.__index__()
     if not least <= value <= most:
         raise Error(f"{name} is {value}; it must be from {least} to {most}")
@@ -206,7 +217,7 @@ def _toml(value):
         return "[" + ", ".join(map(_toml, value)) + "]"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_toml(str(key))} = {_toml(item)}" for key, item in value.items()) + "}"
-    raise TypeError(f"a setting cannot be a {type(value).__name__}: {value!r}")
+    raise TypeError(f"a setting cannot be {value!r}, of type {type(value).__name__}")
 
 
 def _path(path):
@@ -228,7 +239,9 @@ def compile(operator_file, settings=None):
         raise TypeError(f"settings is a {type(settings).__name__}; use a dict, such as {{'ranks': 2}}")
     for key in settings:
         if not isinstance(key, str):
-            raise TypeError(f"a setting's name is a string, not a {type(key).__name__}: {key!r}")
+            raise TypeError(f"a setting's name is a string, not {key!r}, of type {type(key).__name__}")
+        if "\0" in key:
+            raise Error(f"there is a zero byte in the setting's name {key!r}; remove it")
     overrides = (_library.Override * len(settings))()
     for override, (key, value) in zip(overrides, settings.items()):
         override.key, override.value = key.encode(), _toml(value).encode()

@@ -1,5 +1,6 @@
 #include "syncopate/capi/describe.h"
 
+#include "syncopate/capi/tensors.h"
 #include "syncopate/core/json.h"
 #include "syncopate/cuda/arena.h"
 #include "syncopate/plan/inputs.h"
@@ -22,6 +23,14 @@ Json region_json(const Region& region) {
   return json;
 }
 
+/// A box of a buffer as one of the shape in which callers know it.
+Region for_callers(const Buffer& buffer, const Region& region) {
+  if (!buffer.stacked || buffer.role != BufferRole::source) return region;
+  Region inner = Region::whole(shape_for_callers(buffer));
+  for (int d = 0; d < inner.dimensions(); ++d) inner[d] = region[d + 1];
+  return inner;
+}
+
 Json buffer_json(const Plan& plan, int index) {
   const Buffer& buffer = plan.buffer(index);
   Json held = Json::array();
@@ -30,11 +39,12 @@ Json buffer_json(const Plan& plan, int index) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     const Region region = buffer.role == BufferRole::staging ? Region{{0, 0}} : output_region(plan, index, rank);
     is_output = is_output || !region.empty();
-    output.push_back(region_json(region));
-    held.push_back(region_json(buffer.held[static_cast<std::size_t>(rank)]));
+    output.push_back(region_json(for_callers(buffer, region)));
+    held.push_back(region_json(for_callers(buffer, buffer.held[static_cast<std::size_t>(rank)])));
   }
   return Json::object({{"name", buffer.name},
-                       {"shape", shape_json(buffer.shape)},
+                       {"shape", shape_json(shape_for_callers(buffer))},
+                       {"stacked", buffer.stacked && buffer.role == BufferRole::kernel},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
                        {"bindable", cuda::can_bind(plan, index)},

@@ -1,3 +1,5 @@
+#include "syncopate/capi/operator.h"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -11,7 +13,6 @@
 #include "syncopate/core/text.h"
 #include "syncopate/cuda/local_kernel.h"
 #include "syncopate/cuda/peer_group.h"
-#include "syncopate/cuda/rank_on_gpu.h"
 
 namespace syncopate::capi {
 namespace {
@@ -34,21 +35,23 @@ struct Prepared {
   std::optional<cuda::LocalKernel> local;  ///< once it has been asked for
 };
 
-/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU.
+/// Leaves the caller's current CUDA context as it was: frameworks take it for the choice of a GPU. It shares the
+/// driver, since an operator may go in between that was the last to hold it.
 class ContextKept {
  public:
-  explicit ContextKept(const cuda::Driver& driver) : driver_(driver), result_(driver.context_get_current(&context_)) {}
+  explicit ContextKept(std::shared_ptr<const cuda::Driver> driver)
+      : driver_(std::move(driver)), result_(driver_->context_get_current(&context_)) {}
   ContextKept(const ContextKept&) = delete;
   ContextKept& operator=(const ContextKept&) = delete;
   ~ContextKept() {
-    if (is_known()) driver_.context_set_current(context_);
+    if (is_known()) driver_->context_set_current(context_);
   }
 
   bool is_known() const { return result_ == cuda::kSuccess; }
-  void check() const { driver_.check(result_, "asking for the current GPU"); }
+  void check() const { driver_->check(result_, "asking for the current GPU"); }
 
  private:
-  const cuda::Driver& driver_;
+  std::shared_ptr<const cuda::Driver> driver_;
   cuda::Context context_ = nullptr;
   cuda::Result result_;
 };
@@ -68,15 +71,15 @@ cuda::RankOptions rank_options_of(const syncopate_operator_options& options) {
   return rank;
 }
 
-std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const syncopate_operator_options& asked) {
-  const std::shared_ptr<const cuda::Driver> driver = cuda::Driver::load();
-  const ContextKept kept(*driver);
+std::shared_ptr<Prepared> prepare(std::shared_ptr<const Plan> plan, const std::shared_ptr<const cuda::Driver>& driver,
+                                  const syncopate_operator_options& asked, const cuda::RankOptions& options) {
+  const ContextKept kept(driver);
   kept.check();
-  auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, rank_options_of(asked));
+  auto made = std::make_unique<Prepared>(std::move(plan), driver, asked, options);
   // The last view may go on any thread, long after the operator, and nobody is there to hear of a failure. A driver
   // that does not even know the current GPU any more frees nothing.
   return {made.release(), [driver](Prepared* last) noexcept {
-            const ContextKept kept_then(*driver);
+            const ContextKept kept_then(driver);
             last->group.leave();
             if (kept_then.is_known()) delete last;
           }};
@@ -119,7 +122,7 @@ template <typename Body>
 syncopate_code with_operator(const syncopate_operator* op, syncopate_error** error, Body&& body) {
   return guard(error, [&] {
     require(op, "op");
-    const ContextKept kept(op->prepared->gpu.driver());
+    const ContextKept kept(op->prepared->gpu.shared_driver());
     kept.check();
     body(*op->prepared);
   });
@@ -149,6 +152,15 @@ void bind_buffer(syncopate_operator& op, int buffer, cuda::DevicePointer address
 }
 
 }  // namespace
+
+syncopate_operator* new_operator(std::shared_ptr<const Plan> plan, std::shared_ptr<const cuda::Driver> driver,
+                                 const syncopate_operator_options& asked, const cuda::RankOptions& options) {
+  auto op = std::make_unique<syncopate_operator>();
+  op->prepared = prepare(std::move(plan), driver, asked, options);
+  op->without_memory = count_without_memory(*op->prepared);
+  return op.release();
+}
+
 }  // namespace syncopate::capi
 
 using namespace syncopate;
@@ -173,10 +185,7 @@ syncopate_code syncopate_operator_create(const syncopate_plan* plan, const synco
     require(made, "the place for the operator");
     const syncopate_operator_options options = complete(given, syncopate_operator_options_init);
     check_options(*plan->plan, options);
-    auto op = std::make_unique<syncopate_operator>();
-    op->prepared = prepare(plan->plan, options);
-    op->without_memory = count_without_memory(*op->prepared);
-    *made = op.release();
+    *made = new_operator(plan->plan, cuda::Driver::load(), options, rank_options_of(options));
   });
 }
 
@@ -230,7 +239,7 @@ syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name,
       const auto bytes = static_cast<std::size_t>(volume(about.shape) * size_in_bytes(about.dtype));
       bind_buffer(*op, buffer, on.gpu.allocate(bytes, fmt::format("tensor {}", about.name)));
     }
-    *view = new_view(about, region, on.rank.buffer(buffer), on.gpu.ordinal(), op->prepared);
+    *view = new_view(about, region, part, on.rank.buffer(buffer), on.gpu.ordinal(), op->prepared);
   });
 }
 
@@ -273,7 +282,7 @@ void syncopate_operator_destroy(syncopate_operator* op) {
   if (op == nullptr) return;
   // Nobody is left to hear of failures; what could not be freed stays.
   guard(nullptr, [&] {
-    const ContextKept kept(op->prepared->gpu.driver());
+    const ContextKept kept(op->prepared->gpu.shared_driver());
     op->prepared->group.leave();
     op->prepared.reset();
   });

@@ -81,6 +81,10 @@ struct ViewContext {
 
 }  // namespace
 
+Shape shape_for_callers(const Buffer& buffer) {
+  return buffer.role == BufferRole::source ? shape_without_stack(buffer) : buffer.shape;
+}
+
 DLDataType dlpack_type(Dtype dtype) { return {code_of(dtype), static_cast<std::uint8_t>(8 * size_in_bytes(dtype)), 1}; }
 
 std::string name_of(DLDataType type) {
@@ -102,12 +106,13 @@ int find_buffer(const Plan& plan, const std::string& name) {
 void check_tensor(const Buffer& buffer, const DLTensor& tensor, int device) {
   if (!same(tensor.dtype, dlpack_type(buffer.dtype)))
     refuse(buffer, "dtype", syncopate::name_of(buffer.dtype), name_of(tensor.dtype), "convert it, or compile for it");
+  const Shape expected = shape_for_callers(buffer);
   if (tensor.ndim < 0 || (tensor.ndim > 0 && tensor.shape == nullptr))
-    refuse(buffer, "shape", to_string(buffer.shape), tensor.ndim < 0 ? "a negative number of dimensions" : "NULL",
+    refuse(buffer, "shape", to_string(expected), tensor.ndim < 0 ? "a negative number of dimensions" : "NULL",
            "fill the whole struct");
   const Shape shape(tensor.shape, tensor.shape + tensor.ndim);
-  if (shape != buffer.shape)
-    refuse(buffer, "shape", to_string(buffer.shape), to_string(shape), "a plan is compiled for one shape");
+  if (shape != expected)
+    refuse(buffer, "shape", to_string(expected), to_string(shape), "a plan is compiled for one shape");
   if (tensor.strides != nullptr) {
     const Shape strides(tensor.strides, tensor.strides + tensor.ndim);
     if (!is_row_major(shape, strides))
@@ -150,11 +155,15 @@ Region region_of(const Plan& plan, int index, int part, int rank) {
                   "use one of the values of syncopate_part");
 }
 
-DLManagedTensor* new_view(const Buffer& buffer, const Region& region, std::uint64_t address, int device,
+DLManagedTensor* new_view(const Buffer& buffer, const Region& region, int part, std::uint64_t address, int device,
                           std::shared_ptr<const void> owner) {
   auto context = std::make_unique<ViewContext>();
   for (int d = 0; d < region.dimensions(); ++d) context->shape.push_back(region[d].size());
   context->strides = row_major_strides(buffer.shape);
+  if (buffer.stacked && (part == SYNCOPATE_SHARD || buffer.role == BufferRole::source)) {
+    context->shape.erase(context->shape.begin());
+    context->strides.erase(context->strides.begin());
+  }
   context->owner = std::move(owner);
   DLTensor& tensor = context->tensor.dl_tensor;
   const std::int64_t offset = region.empty() ? 0 : linear_offset(region, buffer.shape);

@@ -25,8 +25,11 @@ std::uint64_t address_of(const DLTensor& tensor);
 /// output.
 Region region_of(const Plan& plan, int buffer, int part, int rank);
 
-/// A view of `region` of a row-major buffer at `address`; it keeps `owner` alive.
-DLManagedTensor* new_view(const Buffer& buffer, const Region& region, std::uint64_t address, int device,
+/// The shape in which callers know a buffer. Of an input that is summed they know their summand as the tensor.
+Shape shape_for_callers(const Buffer& buffer);
+
+/// A view of `region`, which is that `part` of a row-major buffer at `address`; it keeps `owner` alive.
+DLManagedTensor* new_view(const Buffer& buffer, const Region& region, int part, std::uint64_t address, int device,
                           std::shared_ptr<const void> owner);
 
 }  // namespace syncopate::capi

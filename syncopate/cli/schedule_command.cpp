@@ -10,7 +10,9 @@
 #include <memory>
 
 #include "syncopate/core/dtype.h"
+#include "syncopate/core/region.h"
 #include "syncopate/core/text.h"
+#include "syncopate/plan/limits.h"
 #include "syncopate/schedule/draw.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/schedule_json.h"
@@ -22,7 +24,6 @@ namespace {
 
 /// A picture of more ranks than this fits no screen.
 constexpr int kMostRanksDrawn = 16;
-constexpr int kMostRanks = 1024;
 
 struct ScheduleOptions {
   std::string name;
@@ -58,15 +59,21 @@ UserError mistake(const std::string& option, const std::string& problem, const s
 
 Shape shape_of(const std::string& text) {
   Shape shape;
+  std::int64_t elements = 1;
   std::string_view rest = text;
   for (;;) {
     const std::string_view digits = rest.substr(0, rest.find('x'));
     std::int64_t extent = 0;
     const auto [stop, code] = std::from_chars(digits.data(), digits.data() + digits.size(), extent);
-    if (digits.empty() || code != std::errc() || stop != digits.data() + digits.size() || extent < 1 ||
-        extent > std::int64_t{1} << 40)
+    if (digits.empty() || code != std::errc() || stop != digits.data() + digits.size() || extent < 1)
       throw mistake("--shape", fmt::format("'{}' is not a shape", text), "sizes of at least 1, such as 1024x512");
+    if (extent > kMostElements / elements)
+      throw mistake("--shape", fmt::format("{} makes a tensor of more than 2^48 elements", text), "make it smaller");
+    elements *= extent;
     shape.push_back(extent);
+    if (shape.size() > kMaxDimensions)
+      throw mistake("--shape", fmt::format("'{}' has more than {} dimensions", text, kMaxDimensions),
+                    fmt::format("from 1 to {}", kMaxDimensions));
     if (digits.size() == rest.size()) return shape;
     rest.remove_prefix(digits.size() + 1);
   }
@@ -74,6 +81,7 @@ Shape shape_of(const std::string& text) {
 
 /// The tensor with the placements between which the collective of that name moves it.
 LogicalTensor tensor_of(const ScheduleOptions& options) {
+  if (options.tensor.empty()) throw mistake("--tensor", "the tensor has an empty name", "a name that is not empty");
   LogicalTensor tensor{options.tensor, shape_of(options.shape), Dtype::bf16, {}, {}};
   const std::optional<Dtype> dtype = dtype_from_name(options.dtype);
   if (!dtype)
@@ -169,7 +177,9 @@ std::function<int()> add_schedule_command(CLI::App& app,
   const auto options = std::make_shared<ScheduleOptions>();
   command->add_option("name", options->name, "all_gather, reduce_scatter, all_reduce, all_to_all, broadcast or shift")
       ->required();
-  command->add_option("--ranks", options->ranks, "how many (4)")->check(CLI::Range(1, kMostRanks))->type_name("N");
+  command->add_option("--ranks", options->ranks, "how many (4)")
+      ->check(CLI::Range(1, static_cast<int>(kMostRanks)))
+      ->type_name("N");
   command
       ->add_option("--algorithm", options->algorithm,
                    "direct, ring, bidirectional_ring, double_ring, recursive, hierarchical, interleaved or one_shot "

@@ -222,7 +222,7 @@ void examine_gpus(const Driver& driver, const std::optional<Nvml>& nvml, Machine
 }
 
 std::string describe(const Machine& machine) {
-  std::vector<std::string> works = {"compile, verify, show, run on CPU ranks"};
+  std::vector<std::string> works = {"compile, verify, show, schedule, run on CPU ranks"};
   std::vector<std::string> fails;
   const auto sort = [&](std::string_view what, const std::string& missing, std::string_view how) {
     if (missing.empty()) works.push_back(fmt::format("{}: {}", what, how));

@@ -27,6 +27,8 @@ class Gpu {
   int multiprocessors() const { return multiprocessors_; }
   int capability() const { return capability_; }  ///< 10 * major + minor
   const Driver& driver() const { return *driver_; }
+  /// For what may outlive this object.
+  const std::shared_ptr<const Driver>& shared_driver() const { return driver_; }
 
   /// Calls below make it current for the calling thread; calls of the driver need it to be.
   void make_current() const;

@@ -25,16 +25,18 @@ class Stretch {
   Stretch(Ranks& ranks, const GpuRunOptions& options) : ranks_(ranks), options_(options) {
     const Plan& plan = ranks.plan();
     for (const auto& gpu : ranks.gpus()) local_.push_back(std::make_unique<LocalKernel>(plan, *gpu, options.compile));
+    const std::vector<bool> given = has_launch_inputs(plan);
     const std::vector<bool> left = left_by_launches(plan);
     std::size_t bytes = 0;
     for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
       bytes += ranks.bytes_of(static_cast<int>(buffer)) *
-               (std::size_t{is_input(plan.buffers[buffer])} + std::size_t{left[buffer]});
+               (std::size_t{given[buffer]} + std::size_t{left[buffer]});
     bytes *= static_cast<std::size_t>(plan.ranks);
     length_ =
         static_cast<int>(std::clamp<std::size_t>(kStretchBytes / std::max<std::size_t>(bytes, 1), 1,
                                                  static_cast<std::size_t>(std::min(options.repeat, kLongestStretch))));
-    for (int launch = 0; launch < length_; ++launch) data_.push_back(allocate(left));
+    for (int launch = 0; launch < length_; ++launch) data_.push_back(allocate(given, left));
+    for (int rank = 0; rank < plan.ranks; ++rank) sums_.push_back(allocate_sums(rank));
   }
 
   int length() const { return length_; }
@@ -51,7 +53,7 @@ class Stretch {
         const std::vector<Bytes>& own = inputs[static_cast<std::size_t>(rank)];
         const Ranks::Data& data = data_[static_cast<std::size_t>(launch)][static_cast<std::size_t>(rank)];
         upload(rank, data, own);
-        run_local(rank, data);
+        run_local(rank, data, own);
         unfused.push_back(outputs(launch, rank));
       }
       expected_[static_cast<std::size_t>(launch)] = operator_outputs(plan, std::move(unfused));
@@ -79,7 +81,7 @@ class Stretch {
                        order.allowed);
   }
 
-  std::vector<Ranks::Data> allocate(const std::vector<bool>& left) {
+  std::vector<Ranks::Data> allocate(const std::vector<bool>& given, const std::vector<bool>& left) {
     const Plan& plan = ranks_.plan();
     std::vector<Ranks::Data> ranks(static_cast<std::size_t>(plan.ranks));
     for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -87,11 +89,23 @@ class Stretch {
       Ranks::Data& data = ranks[static_cast<std::size_t>(rank)];
       for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
         const std::size_t bytes = ranks_.bytes_of(static_cast<int>(buffer));
-        data.inputs.push_back(is_input(plan.buffers[buffer]) ? gpu.allocate(bytes, "inputs of a launch") : 0);
+        data.inputs.push_back(given[buffer] ? gpu.allocate(bytes, "inputs of a launch") : 0);
         data.outputs.push_back(left[buffer] ? gpu.allocate(bytes, "outputs of a launch") : 0);
       }
     }
     return ranks;
+  }
+
+  /// Per buffer: room for what the local kernel reads where the fused one has a stack of summands.
+  std::vector<DevicePointer> allocate_sums(int rank) {
+    const Plan& plan = ranks_.plan();
+    std::vector<DevicePointer> sums;
+    for (const Buffer& buffer : plan.buffers) {
+      const std::int64_t bytes = volume(shape_without_stack(buffer)) * size_in_bytes(buffer.dtype);
+      const bool needed = buffer.stacked && buffer.role == BufferRole::kernel;
+      sums.push_back(needed ? ranks_.rank(rank).gpu().allocate(static_cast<std::size_t>(bytes), "a sum of inputs") : 0);
+    }
+    return sums;
   }
 
   void upload(int rank, const Ranks::Data& data, const std::vector<Bytes>& inputs) {
@@ -106,11 +120,20 @@ class Stretch {
     }
   }
 
-  void run_local(int rank, const Ranks::Data& data) {
-    std::vector<DevicePointer> buffers;
-    for (std::size_t buffer = 0; buffer < data.inputs.size(); ++buffer)
-      buffers.push_back(data.outputs[buffer] != 0 ? data.outputs[buffer] : data.inputs[buffer]);
+  void run_local(int rank, const Ranks::Data& data, const std::vector<Bytes>& inputs) {
     const Gpu& gpu = ranks_.rank(rank).gpu();
+    std::vector<DevicePointer> buffers;
+    for (std::size_t buffer = 0; buffer < data.inputs.size(); ++buffer) {
+      const Buffer& about = ranks_.plan().buffers[buffer];
+      if (about.stacked && about.role == BufferRole::kernel) {
+        const Bytes sum = sum_of_stack(about, inputs[buffer]);
+        const DevicePointer place = sums_[static_cast<std::size_t>(rank)][buffer];
+        gpu.upload(place, sum.data(), sum.size());
+        buffers.push_back(place);
+      } else {
+        buffers.push_back(data.outputs[buffer] != 0 ? data.outputs[buffer] : data.inputs[buffer]);
+      }
+    }
     local_[static_cast<std::size_t>(gpu.ordinal())]->launch(ranks_.stream(rank), buffers);
     gpu.driver().check(gpu.driver().stream_synchronize(ranks_.stream(rank)), "running the local kernel");
   }
@@ -142,6 +165,7 @@ class Stretch {
   const GpuRunOptions& options_;
   std::vector<std::unique_ptr<LocalKernel>> local_;  ///< by GPU
   int length_ = 1;
+  std::vector<std::vector<DevicePointer>> sums_;           ///< [rank][buffer]
   std::vector<std::vector<Ranks::Data>> data_;             ///< [launch][rank]
   std::vector<std::vector<std::vector<Bytes>>> expected_;  ///< [launch][rank][buffer]
 };

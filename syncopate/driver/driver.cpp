@@ -39,6 +39,14 @@ std::vector<std::string> sent_parameters(const Plan& plan) {
   return parameters;
 }
 
+std::vector<SummedInput> summed_inputs(const Plan& plan) {
+  std::vector<SummedInput> inputs;
+  for (const Buffer& buffer : plan.buffers)
+    if (buffer.stacked && buffer.role == BufferRole::kernel)
+      inputs.push_back({buffer.parameter, buffer.shape[0], volume(shape_without_stack(buffer))});
+  return inputs;
+}
+
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
   if (!overrides.empty())
     throw UserError({path}, "a plan is complete: --set has nothing to change in it",
@@ -53,7 +61,8 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
   FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
-                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan)});
+                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan),
+                                  sums_in_place(plan), summed_inputs(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

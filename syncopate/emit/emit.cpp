@@ -35,8 +35,10 @@ std::string comment_block(std::string_view words) {
 
 std::string file_header(const TileKernel& kernel, const std::string& reduced, const WalkOptions& options) {
   const std::string& name = kernel.function().name;
-  std::string sums =
-      reduced.empty() ? "" : fmt::format(" To what it stores to {} it adds what other ranks have sent.", reduced);
+  std::string sums = reduced.empty() ? ""
+                     : options.sums_in_place
+                         ? fmt::format(" What it stores to {} it adds to what other ranks have sent there.", reduced)
+                         : fmt::format(" To what it stores to {} it adds what other ranks have sent.", reduced);
   if (!options.sent.empty())
     sums +=
         fmt::format(" It says when it has stored to {}, which is sent to other ranks.", fmt::join(options.sent, ", "));

@@ -1,6 +1,7 @@
 // Readable Triton source of a fused kernel: the user's file, edited in place.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,13 @@ struct FusedSource {
   std::string function;  ///< the fused kernel's name
 };
 
+/// An input that is summed where it is loaded (Plan, "Summed inputs").
+struct SummedInput {
+  std::string parameter;
+  std::int64_t summands = 1;
+  std::int64_t distance = 0;  ///< elements from one summand to the next
+};
+
 struct WalkOptions {
   /// Whether slots wait, before their tile has read everything, for their own launch. With outputs that leave, too, a
   /// tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the
@@ -23,10 +31,14 @@ struct WalkOptions {
   /// Parameters of outputs that are sent to other ranks as they are. Once a tile has stored them the slot's signals are
   /// raised.
   std::vector<std::string> sent = {};
+  /// Whether sums are in place (Buffer::sums_in_place): the text then has no addends, nor does it cut tiles.
+  bool sums_in_place = false;
+  std::vector<SummedInput> summed = {};
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
-/// The text does not depend on rank, schedule or sizes: those are tables that it reads. Its parameters are the local
+/// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
+/// input there are and how far apart, which loads need as constants to be as wide as the user's. Its parameters are the local
 /// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
 /// so.
 ///

@@ -1,13 +1,13 @@
-# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, after those of
-# prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
+# The helpers of fused kernels whose outputs leave their rank, most of them as sums over ranks, and of those with inputs
+# that are sums, after those of prelude.py. Embedded in the same way; an emitted file holds those that its kernel needs.
 #
 # `entry` is the part of a slot's row of the tile order that follows the index variables. Its columns: 0, 1 the waits
 # before the tile; 2, 3 the waits before it adds; 4 the first addend, 5 the addend before which the tile's own value is
-# added, 6 past the last addend; 7, 8 the signals to raise before the slot stores; 9, 10 those to raise after it has;
-# 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum of: 1 it may have to wait or to
-# add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has exactly one addend; 16 it may have
-# to wait before it adds; 32 it has one addend, for all that the tile stores, and 64 times the shift of that one is in the
-# sum, too.
+# added, 6 past the last addend, where sums are not in place; 7, 8 the signals to raise before the slot stores; 9, 10
+# those to raise after it has; 11, 12 the elements of the output that the slot keeps; 13 what it does (`work`), a sum
+# of: 1 it may have to wait or to add; 2 it raises signals before it stores; 4 it raises signals after it has; 8 it has
+# exactly one addend; 16 it may have to wait before it adds; 32 it has one addend, for all that the tile stores, and 64
+# times the shift of that one is in the sum, too.
 import triton
 import triton.language as tl
 
@@ -17,7 +17,8 @@ def syncopate_is_missing(flags, slot, expected):
     """1 if flags[slot] < expected as far as is known now, else 0; does not block.
 
     Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
-    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    ordinary loads; in place by TMA, after syncopate_tell_tma. The threads of a warp agree, even if they should have
+    seen different values: they branch on it.
     """
     return tl.inline_asm_elementwise(
         """
@@ -60,10 +61,10 @@ def syncopate_load_work(entry, waits, flags, epoch):
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    Memory order: every thread waits for all stores that it has issued through TMA, for their writes, not only for their
     reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
-    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
-    the 0 to the slot of the flag: so the raise stays behind.
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all, those
+    of earlier tiles, too, for which nothing was raised. Add the 0 to the slot of the flag: so the raise stays behind.
     The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
     aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
@@ -148,6 +149,52 @@ def syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_l
     if work & 16:
         arrived = syncopate_wait_for_tile(entry + 2, waits, flags, epoch, tile, record, time_limit)
     return arrived
+
+
+@triton.jit
+def syncopate_tell_tma():
+    """What the thread has seen by waits, or by the look at flags, TMA sees from now on; returns 0.
+
+    Memory order: the acquire of a flag covers accesses of the generic proxy. The fence extends that to the asynchronous
+    one, through which TMA works (PTX ISA, "Async proxy"), in global memory. Add the 0 to what TMA is told to touch.
+    """
+    return tl.inline_asm_elementwise(
+        """
+        {
+            fence.proxy.async.global;
+            and.b32                     $0, $1, 0;
+        }
+        """,
+        constraints="=r,r,~{memory}", args=[0], dtype=tl.int32, is_pure=False, pack=1)
+
+
+@triton.jit
+def syncopate_wait_in_place(work, entry, waits, flags, epoch, tile, record, time_limit):
+    """syncopate_wait_to_add for sums in place, to which TMA adds; returns 0."""
+    arrived = syncopate_wait_to_add(work, entry, waits, flags, epoch, tile, record, time_limit)
+    return arrived + syncopate_tell_tma()
+
+
+@triton.jit
+def syncopate_add_in_place(descriptor, row, column, value, arrived):
+    """Adds the tile's own value to the one summand of another rank, which stands where the tile stores.
+
+    Of two terms the sum in the tensor's type is that in fp32 from +0, rounded once: fp32 has more than twice the digits
+    of 16 bits. That from +0 nothing becomes -0 takes the addition of +0.0 to one of them.
+    """
+    syncopate_add_block(descriptor, row + arrived, column, value.to(descriptor.dtype) + 0.0)
+
+
+@triton.jit
+def syncopate_add_block(descriptor, row, column, value):
+    """Adds a block to what stands at its place, by TMA: the addition takes place in the L2 cache of this device.
+
+    Memory order: a copy engine or a peer has written the summand, through the same L2, before its flag; the wait for it
+    and syncopate_tell_tma come before this. The reductions are relaxed, of device scope (PTX ISA,
+    cp.reduce.async.bulk.tensor), and nobody else touches the place between the flag and the publication of the sum:
+    whoever reads it does so after syncopate_publish, which waits for these as for stores, or after the kernel's end.
+    """
+    descriptor.atomic_add([row, column], value)
 
 
 @triton.jit
@@ -352,3 +399,28 @@ def syncopate_kept(pointers, base, entry):
     """Which elements the slot keeps."""
     elements = syncopate_elements(pointers, base)
     return (elements >= tl.load(entry + 11)) & (elements < tl.load(entry + 12))
+
+
+@triton.jit
+def syncopate_load_sum(pointer, summands: tl.constexpr, distance: tl.constexpr):
+    """A load from an input that is a sum over ranks: of each summand, `distance` elements from one to the next.
+
+    Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands are asked for before any is added.
+    Memory order: the tile's wait for the summands is part of its indices, so the loads stay behind. They bypass the L1
+    cache, since peers write the summands while the kernel runs.
+    """
+    own = tl.load(pointer, cache_modifier=".cg")
+    total = own.to(tl.float32) + 0.0
+    for summand in tl.static_range(1, summands):
+        total += tl.load(pointer + summand * distance, cache_modifier=".cg").to(tl.float32)
+    return total.to(own.dtype)
+
+
+@triton.jit
+def syncopate_load_sum_where(pointer, mask, other=0.0, summands: tl.constexpr = 1, distance: tl.constexpr = 0):
+    """syncopate_load_sum where `mask` says so; `other` elsewhere."""
+    own = tl.load(pointer, mask=mask, other=other, cache_modifier=".cg")
+    total = own.to(tl.float32) + 0.0
+    for summand in tl.static_range(1, summands):
+        total += tl.load(pointer + summand * distance, mask=mask, other=0.0, cache_modifier=".cg").to(tl.float32)
+    return total.to(own.dtype)

@@ -15,12 +15,13 @@ std::vector<std::string> runtime_parameters(bool with_defaults, const RuntimeNee
                                     parameter::kTileCount, parameter::kWaits,     parameter::kFlags,
                                     parameter::kEpoch,     parameter::kRecord,    parameter::kTimeLimit};
   if (needs.streams) names.emplace_back(parameter::kSteps);
-  if (needs.sums) names.insert(names.end(), {parameter::kStaging, parameter::kAddends});
+  if (needs.addends) names.insert(names.end(), {parameter::kStaging, parameter::kAddends});
   if (needs.raises) names.insert(names.end(), {parameter::kSignals, parameter::kPeers});
   if (with_defaults) {
     for (std::string& name : names) name += "=None";
   }
-  if (needs.sums) names.push_back(fmt::format("{}: tl.constexpr{}", parameter::kCut, with_defaults ? " = None" : ""));
+  if (needs.addends)
+    names.push_back(fmt::format("{}: tl.constexpr{}", parameter::kCut, with_defaults ? " = None" : ""));
   return names;
 }
 

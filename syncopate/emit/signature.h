@@ -12,7 +12,7 @@ namespace syncopate {
 struct RuntimeNeeds {
   bool streams = false;  ///< that of kernels with streamed loops
   bool raises = false;   ///< those of kernels that raise signals
-  bool sums = false;     ///< those of kernels with a reduced output, which raise signals, too
+  bool addends = false;  ///< those of kernels that add what lies elsewhere, which raise signals, too
 };
 
 /// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs.

@@ -9,46 +9,11 @@
 
 #include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
-#include "syncopate/emit/sends.h"
+#include "syncopate/emit/store_sites.h"
 #include "syncopate/kernel/runtime_names.h"
-#include "syncopate/kernel/stores.h"
 
 namespace syncopate {
 namespace {
-
-using Body = std::vector<std::unique_ptr<Statement>>;
-
-bool contains(ByteRange outer, ByteRange inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
-
-/// A store, the statement that it is, and the statements among which it stands.
-struct Site {
-  const Statement* statement = nullptr;
-  const Body* siblings = nullptr;
-  bool descriptor = false;
-};
-
-/// A call that stores, as the user wrote it.
-struct Call {
-  std::string place;                 ///< the descriptor or the pointers
-  std::vector<std::string> offsets;  ///< of a descriptor
-  const Expression* offsets_written = nullptr;
-  ByteRange place_range;
-  ByteRange value;
-  const Expression* value_written = nullptr;
-  const Expression* mask = nullptr;
-  std::uint32_t end = 0;  ///< past the last argument
-};
-
-/// The statement that is the call at `range`, among `body` or inside it.
-Site find_call(const Body& body, ByteRange range) {
-  for (const auto& each : body) {
-    if (each->kind == StatementKind::expression && each->value->range == range) return {each.get(), &body};
-    if (!contains(each->range, range)) continue;
-    const Site inner = find_call(each->body, range);
-    return inner.statement != nullptr ? inner : find_call(each->orelse, range);
-  }
-  return {};
-}
 
 /// Whether an expression has the same value wherever the names in it have the same: names, numbers, operators, and
 /// conversions `x.to(...)`.
@@ -84,40 +49,21 @@ bool uses_any(const Expression& expression, const std::set<std::string>& names) 
   return found;
 }
 
-const Expression* argument(const Expression& call, std::size_t position, std::string_view name) {
-  for (const Keyword& keyword : call.keywords)
-    if (keyword.name == name) return keyword.value.get();
-  return position + 1 < call.children.size() ? call.children[position + 1].get() : nullptr;
-}
-
-std::uint32_t arguments_end(const Expression& call) {
-  std::uint32_t end = 0;
-  for (const auto& child : call.children) end = std::max(end, child->range.end);
-  for (const Keyword& keyword : call.keywords) end = std::max(end, keyword.value->range.end);
-  return end;
-}
-
 }  // namespace
 
 class SumEditor::Impl {
  public:
   Impl(LineEditor& editor, const TileKernel& kernel, std::string parameter, const std::vector<std::string>& sent,
-       std::string extra)
+       bool in_place, std::string extra)
       : editor_(editor),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         parameter_(std::move(parameter)),
-        extra_(std::move(extra)) {
-    const std::vector<Store> stores = find_stores(kernel.shared_module(), function_, parameter_);
-    if (stores.empty())
-      reject(function_.name_range, fmt::format("kernel {} stores nothing to '{}'", function_.name, parameter_),
-             "the kernel must store its summands there");
-    for (const Store& store : stores) add_site(store);
-    if (const Statement* last = find_sent(kernel, sent).last; last != nullptr)
-      if (last->range.begin > last_->range.begin) last_ = last;
-    start_ = find_start();
-    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < start_->range.begin) slot_ = kKeptSlot;
+        in_place_(in_place),
+        extra_(std::move(extra)),
+        sites_(editor, kernel, parameter_, sent) {
+    if (scheduler_.advance != nullptr && scheduler_.advance->range.begin < sites_.begin()) slot_ = kKeptSlot;
   }
 
   std::string loop_start(const std::string& indentation) const {
@@ -130,32 +76,38 @@ class SumEditor::Impl {
     return lines;
   }
 
+  bool copies(ByteRange range) const {
+    return editor_.line_of(range.begin) <= sites_.end_line() && editor_.line_of(range.end - 1) >= sites_.begin_line();
+  }
+
   void edit_stores() {
-    for (const Site& site : sites_) editor_.replace(site.statement->range, edited(site));
-    const std::string space = indentation(*first_);
+    for (const Site& site : sites_.all()) editor_.replace(site.statement->range, edited(site));
+    const std::string space = indentation(sites_.first());
     std::string lines = space + "else:\n" + without_adding();
     lines += call_line(space, "syncopate_raise_early(",
                        {kWork, fmt::format("{} + {}", kEntry, kLateColumn + 2), runtime_parameter::kSignals,
                         runtime_parameter::kPeers});
-    editor_.indent_lines(begin_line(), end_line(), unit(), {});
-    editor_.insert_before(end_line() + 1, lines);
+    editor_.indent_lines(sites_.begin_line(), sites_.end_line(), unit(), {});
+    editor_.insert_before(sites_.end_line() + 1, lines);
   }
 
   void insert_waits() {
     namespace parameter = runtime_parameter;
-    const std::string space = indentation(*first_);
+    const std::string space = indentation(sites_.first());
     const std::string inner = space + unit();
     std::string lines =
         call_line(space, "syncopate_raise_late(",
                   {kWork, fmt::format("{} + {}", kEntry, kLateColumn), parameter::kSignals, parameter::kPeers});
     lines += fmt::format("{}if syncopate_adds({}):\n", space, kWork);
-    lines += call_line(inner, fmt::format("{} = syncopate_wait_to_add(", kArrived),
-                       {kWork, kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch", slot_,
-                        parameter::kRecord, parameter::kTimeLimit});
-    if (std::any_of(sites_.begin(), sites_.end(), [](const Site& site) { return site.descriptor; }))
+    lines += call_line(
+        inner, fmt::format("{} = {}(", kArrived, in_place_ ? "syncopate_wait_in_place" : "syncopate_wait_to_add"),
+        {kWork, kEntry, parameter::kWaits, parameter::kFlags, "syncopate_launch", slot_, parameter::kRecord,
+         parameter::kTimeLimit});
+    const auto is_block = [](const Site& site) { return site.descriptor; };
+    if (!in_place_ && std::any_of(sites_.all().begin(), sites_.all().end(), is_block))
       lines +=
           call_line(inner, fmt::format("{} = syncopate_first_addend(", kAddend), {kWork, kEntry, parameter::kAddends});
-    editor_.insert_before(begin_line(), lines);
+    editor_.insert_before(sites_.begin_line(), lines);
   }
 
  private:
@@ -170,10 +122,6 @@ class SumEditor::Impl {
   static constexpr const char* kPointers = "syncopate_pointers";
   static constexpr const char* kKept = "syncopate_kept_here";
 
-  [[noreturn]] void reject(ByteRange range, std::string problem, std::string remedy) const {
-    throw UserError(module_.locate(range), std::move(problem), std::move(remedy));
-  }
-
   std::string text(ByteRange range) const { return std::string(module_.source->slice(range)); }
 
   /// One step of the user's indentation.
@@ -182,110 +130,26 @@ class SumEditor::Impl {
     return editor_.indentation(editor_.line_of(statement.range.begin)) + extra_;
   }
 
-  const Body& tile_body() const { return scheduler_.loop == nullptr ? function_.body : scheduler_.loop->body; }
-
-  // ---- Where the stores are ----
-
-  void add_site(const Store& store) {
-    if (!contains(function_.range, store.range))
-      reject(store.range, fmt::format("a helper stores to '{}', which is a sum over ranks", parameter_),
-             fmt::format("let the helper return the value, and store it in {} itself", function_.name));
-    for (const auto& statement : tile_body()) {
-      if (!contains(statement->range, store.range)) continue;
-      Site found = find_call(tile_body(), store.range);
-      if (found.statement == nullptr)
-        reject(store.range, fmt::format("this store to '{}' is part of a larger expression", parameter_),
-               "make it a statement of its own");
-      check_own_lines(*found.statement);
-      if (store.descriptor && store.dimensions != 2)
-        reject(store.range,
-               fmt::format("this stores to '{}', which is a sum over ranks, through a descriptor of {} dimensions",
-                           parameter_, store.dimensions),
-               "use a descriptor of 2 dimensions, or pointers");
-      if (store.block_pointer)
-        reject(store.range,
-               fmt::format("this stores to '{}', which is a sum over ranks, through a block pointer", parameter_),
-               "use a descriptor (tl.make_tensor_descriptor), or pointers with a mask");
-      if (first_ == nullptr) first_ = statement.get();
-      last_ = statement.get();
-      found.descriptor = store.descriptor;
-      sites_.push_back(found);
-      return;
-    }
-    reject(store.range, fmt::format("this store to '{}' is outside the loop over tiles", parameter_),
-           "every element must be written by the tile that it belongs to");
-  }
-
-  void check_own_lines(const Statement& statement) const {
-    const std::string& source = module_.source->text();
-    std::string_view after = std::string_view(source).substr(statement.range.end);
-    after = after.substr(0, after.find('\n'));
-    after.remove_prefix(std::min(after.find_first_not_of(" \t\r"), after.size()));
-    const auto column = static_cast<std::size_t>(module_.locate(statement.range).column - 1);
-    const std::size_t space = editor_.indentation(editor_.line_of(statement.range.begin)).size();
-    if (column == space && (after.empty() || after.front() == '#')) return;
-    reject(statement.range, fmt::format("this store to '{}' shares its line with other code", parameter_),
-           "put it on a line of its own");
-  }
-
   // ---- What is there twice ----
   // Slots that add nothing have the user's statements as they were, in a branch of their own: so they pay for nothing.
   // With the stores go the statements that make their values, back to the tile's last loop: Triton waits for tensor
   // cores to be done with an accumulator at the beginning of the block that uses it, and until there signals can be
   // raised at no cost.
 
-  bool is_scheduling(const Statement& statement) const {
-    const auto& all = scheduler_.statements;
-    return std::find(all.begin(), all.end(), &statement) != all.end();
-  }
-
-  bool begins_line(const Statement& statement) const {
-    const auto column = static_cast<std::size_t>(module_.locate(statement.range).column - 1);
-    return column == editor_.indentation(editor_.line_of(statement.range.begin)).size();
-  }
-
-  /// A descriptor takes memory for each time that it is made.
-  static bool makes_descriptor(const Statement& statement) {
-    bool found = false;
-    visit(*statement.value,
-          [&](const Expression& each) { found = found || each.dotted_name().ends_with("make_tensor_descriptor"); });
-    return found;
-  }
-
-  const Statement* find_start() const {
-    const Body& body = tile_body();
-    const auto is = [](const Statement* wanted) { return [=](const auto& each) { return each.get() == wanted; }; };
-    auto start = std::find_if(body.begin(), body.end(), is(first_));
-    const auto last = std::find_if(body.begin(), body.end(), is(last_));
-    for (auto each = start; each != last; ++each)
-      if (is_scheduling(**each))
-        reject((*each)->range, fmt::format("this stands between stores to '{}', which is a sum over ranks", parameter_),
-               "put it after the last of them");
-    while (start != body.begin()) {
-      const Statement& before = **(start - 1);
-      const bool simple = before.kind == StatementKind::assign || before.kind == StatementKind::augmented_assign;
-      if (!simple || is_scheduling(before) || !begins_line(before) || makes_descriptor(before)) break;
-      --start;
-    }
-    return start->get();
-  }
-
-  int begin_line() const { return editor_.line_of(start_->range.begin); }
-  int end_line() const { return editor_.line_of(last_->range.end - 1); }
-
   /// Those lines for slots that add nothing: as they were, except that slots may keep only a part of a block.
   std::string without_adding() const {
     std::string lines;
     std::size_t site = 0;
-    for (int number = begin_line(); number <= end_line(); ++number) {
+    const std::vector<Site>& sites = sites_.all();
+    for (int number = sites_.begin_line(); number <= sites_.end_line(); ++number) {
       if (editor_.removed(number)) continue;
-      if (site < sites_.size() && editor_.line_of(sites_[site].statement->range.begin) == number) {
-        const Statement& statement = *sites_[site].statement;
+      if (site < sites.size() && editor_.line_of(sites[site].statement->range.begin) == number) {
+        const Statement& statement = *sites[site].statement;
         const std::string space = indentation(statement) + unit();
         const std::string_view text = module_.source->text();
         const std::size_t end = text.find('\n', statement.range.end);
         const std::string_view rest = text.substr(statement.range.end, end - statement.range.end);
-        lines += fmt::format("{}{}\n", stored_part(sites_[site], space), rest);
+        lines += fmt::format("{}{}\n", stored_part(sites[site], space), rest);
         number = editor_.line_of(statement.range.end - 1);
         ++site;
       } else if (editor_.line(number).empty()) {
@@ -298,44 +162,13 @@ class SumEditor::Impl {
   }
 
   std::string stored_part(const Site& site, const std::string& space) const {
-    const Call call = read_call(site);
+    if (in_place_) return space + text(site.statement->range);
+    const Call call = sites_.read_call(site);
     const std::string value = text(call.value);
     return site.descriptor ? store_block(site, call, value, space) : store_elements(site, call, {}, space);
   }
 
   // ---- How they are edited ----
-
-  Call read_call(const Site& site) const {
-    const Expression& call = *site.statement->value;
-    Call result;
-    result.end = arguments_end(call);
-    const Expression* place = nullptr;
-    const Expression* value = nullptr;
-    if (site.descriptor) {
-      const bool method = call.children.front()->dotted_name().find("store_tensor_descriptor") == std::string::npos;
-      const std::size_t shift = method ? 0 : 1;
-      place = method ? call.children.front()->children.front().get() : argument(call, 0, "desc");
-      const Expression* const offsets = argument(call, shift, "offsets");
-      result.offsets_written = offsets;
-      value = argument(call, shift + 1, "value");
-      for (std::size_t i = 0; i < 2; ++i)
-        result.offsets.push_back(offsets->kind == ExpressionKind::tuple
-                                     ? text(offsets->children[i]->range)
-                                     : fmt::format("{}[{}]", text(offsets->range), i));
-      if (place->kind != ExpressionKind::name)
-        reject(place->range, "a descriptor without a name stores to what is a sum over ranks",
-               "give the descriptor a name of its own");
-    } else {
-      place = argument(call, 0, "pointer");
-      value = argument(call, 1, "value");
-      result.mask = argument(call, 2, "mask");
-    }
-    result.place = text(place->range);
-    result.place_range = place->range;
-    result.value = value->range;
-    result.value_written = value;
-    return result;
-  }
 
   /// The user's statement with parts replaced: pairs of a range and its new text.
   std::string with_parts(const Statement& statement, std::vector<std::pair<ByteRange, std::string>> parts) const {
@@ -382,8 +215,16 @@ class SumEditor::Impl {
 
   std::string edited(const Site& site) const {
     const std::string space = indentation(*site.statement) + unit();
-    const std::string result = site.descriptor ? edited_block(site, space) : edited_pointers(site, space);
+    const std::string result = in_place_         ? added_in_place(site, space)
+                               : site.descriptor ? edited_block(site, space)
+                                                 : edited_pointers(site, space);
     return result.substr(space.size());  // the first line has it already
+  }
+
+  std::string added_in_place(const Site& site, const std::string& space) const {
+    const Call call = sites_.read_call(site);
+    return call_line(space, "syncopate_add_in_place(",
+                     {call.place, call.offsets[0], call.offsets[1], text(call.value), kArrived}, ")");
   }
 
   // ---- What happens ahead of the first of several stores ----
@@ -407,7 +248,7 @@ class SumEditor::Impl {
 
   /// Whether it is known at the store `first` already which elements `later`, its sibling, stores.
   bool place_known(const Site& first, const Site& later) const {
-    const Call call = read_call(later);
+    const Call call = sites_.read_call(later);
     const std::set<std::string> assigned = assigned_between(first, later);
     return is_arithmetic(*call.offsets_written) && !uses_any(*call.offsets_written, assigned) &&
            !assigned.contains(call.place);
@@ -415,14 +256,14 @@ class SumEditor::Impl {
 
   /// Whether it is known at the store `first` already what `later`, its sibling, stores.
   bool value_known(const Site& first, const Site& later) const {
-    const Expression& value = *read_call(later).value_written;
+    const Expression& value = *sites_.read_call(later).value_written;
     return &first == &later || (is_arithmetic(value) && !uses_any(value, assigned_between(first, later)));
   }
 
   /// Those of the siblings of `site` before the first of which first summands are loaded for all. Perhaps not `site`.
   std::vector<const Site*> loaded_together(const Site& site) const {
     std::vector<const Site*> group;
-    for (const Site& each : sites_) {
+    for (const Site& each : sites_.all()) {
       if (!each.descriptor || each.siblings != site.siblings) continue;
       if (group.empty() || place_known(*group.front(), each)) group.push_back(&each);
     }
@@ -442,7 +283,7 @@ class SumEditor::Impl {
       return sites.size() == 1 ? std::string(base) : fmt::format("{}_{}", base, i);
     };
     for (std::size_t i = 0; i < sites.size(); ++i) {
-      const std::string value = text(read_call(*sites[i]).value);
+      const std::string value = text(sites_.read_call(*sites[i]).value);
       const bool known = value_known(*sites.front(), *sites[i]);
       ahead.values.push_back(known ? name(kValue, i) : value);
       if (!known) continue;
@@ -451,7 +292,7 @@ class SumEditor::Impl {
           fmt::format(fmt::runtime(long_line ? "{}{} = ({})\n" : "{}{} = {}\n"), space, ahead.values.back(), value);
     }
     for (std::size_t i = 0; i < sites.size(); ++i) {
-      const Call call = read_call(*sites[i]);
+      const Call call = sites_.read_call(*sites[i]);
       ahead.summands.push_back(name(kFirst, i));
       ahead.lines +=
           call_line(space, fmt::format("{} = syncopate_first_summands(", ahead.summands.back()),
@@ -461,7 +302,7 @@ class SumEditor::Impl {
   }
 
   std::string edited_block(const Site& site, const std::string& space) const {
-    const Call call = read_call(site);
+    const Call call = sites_.read_call(site);
     std::vector<const Site*> group = loaded_together(site);
     if (std::find(group.begin(), group.end(), &site) == group.end()) group = {&site};
     const Ahead ahead = ahead_of(group, space);
@@ -485,7 +326,7 @@ class SumEditor::Impl {
   }
 
   std::string edited_pointers(const Site& site, const std::string& space) const {
-    Call call = read_call(site);
+    Call call = sites_.read_call(site);
     std::string lines;
     std::vector<std::pair<ByteRange, std::string>> parts = {{call.value, kValue}};
     if (call.place.find_first_of(" \n([.") != std::string::npos) {
@@ -524,19 +365,18 @@ class SumEditor::Impl {
   const Function& function_;
   const TileScheduler& scheduler_;
   std::string parameter_;
+  bool in_place_;
   std::string extra_;
+  StoreSites sites_;
   std::string slot_ = kSlot;  ///< the variable that holds the number of the tile's slot where the stores are
-  std::vector<Site> sites_;
-  const Statement* first_ = nullptr;  ///< of the tile's own statements, the first that is or holds a store
-  const Statement* last_ = nullptr;
-  const Statement* start_ = nullptr;  ///< the first of those that are there twice
 };
 
 SumEditor::SumEditor(LineEditor& editor, const TileKernel& kernel, const std::string& parameter,
-                     const std::vector<std::string>& sent, std::string extra)
-    : impl_(std::make_unique<Impl>(editor, kernel, parameter, sent, std::move(extra))) {}
+                     const std::vector<std::string>& sent, bool in_place, std::string extra)
+    : impl_(std::make_unique<Impl>(editor, kernel, parameter, sent, in_place, std::move(extra))) {}
 SumEditor::~SumEditor() = default;
 std::string SumEditor::loop_start(const std::string& indentation) const { return impl_->loop_start(indentation); }
+bool SumEditor::copies(ByteRange range) const { return impl_->copies(range); }
 void SumEditor::edit_stores() { impl_->edit_stores(); }
 void SumEditor::insert_waits() { impl_->insert_waits(); }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "syncopate/emit/line_editor.h"
+#include "syncopate/emit/loads.h"
 #include "syncopate/emit/loop_walk.h"
 #include "syncopate/emit/references.h"
 #include "syncopate/emit/sends.h"
@@ -38,14 +39,16 @@ class Walk {
   Walk(const TileKernel& kernel, std::string name, const std::string& reduced, const WalkOptions& options)
       : kernel_(kernel),
         sent_(options.sent),
+        summed_(options.summed),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
         in_order_(options.tiles_wait && (!reduced.empty() || !options.sent.empty())),
-        streams_(options.streams) {
-    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, extra_indentation());
+        streams_(options.streams),
+        has_addends_(!reduced.empty() && !options.sums_in_place) {
+    if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, options.sums_in_place, extra_indentation());
     if (streams_) check_stores(reduced);
   }
 
@@ -53,10 +56,12 @@ class Walk {
     note_comments();
     rename();
     append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
-                              {streams_, sums_.has_value() || !sent_.empty(), sums_.has_value()});
+                              {streams_, sums_.has_value() || !sent_.empty(), has_addends_});
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
+    edit_loads(editor_, kernel_, summed_, extra_indentation().size(),
+               [&](ByteRange range) { return sums_ && sums_->copies(range); });
     if (sums_) sums_->edit_stores();
     if (!sums_ && !sent_.empty()) edit_sends(editor_, kernel_, sent_, extra_indentation());
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
@@ -430,6 +435,7 @@ class Walk {
 
   const TileKernel& kernel_;
   const std::vector<std::string>& sent_;
+  const std::vector<SummedInput>& summed_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;
@@ -439,6 +445,7 @@ class Walk {
   std::vector<ByteRange> trailing_annotations_;
   bool in_order_;  ///< a tile may not begin to wait before the one before it is stored
   bool streams_;
+  bool has_addends_;  ///< whether tiles add what lies elsewhere
   std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them
 };

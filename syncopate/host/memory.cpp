@@ -13,7 +13,8 @@ constexpr const char* kNotOrdered = "and nothing orders the two";
 Rewrite rewrite_of(const Buffer& buffer) {
   if (buffer.role == BufferRole::staging) return Rewrite::transfers;
   const bool distributed = buffer.is_reduced() && buffer.after.kind == Placement::Kind::replicate;
-  return distributed ? Rewrite::over_tiles : Rewrite::nobody;
+  return (distributed ? Rewrite::over_tiles : Rewrite::nobody) |
+         (buffer.sums_in_place ? Rewrite::adding : Rewrite::nobody);
 }
 
 }  // namespace

@@ -52,8 +52,10 @@ bool same_work(const Event& a, const Event& b) {
   return a.agent == b.agent && a.launch == b.launch && a.kind == b.kind && a.index == b.index;
 }
 
+/// `adds`: to what the writer has read.
 std::optional<Conflict> check_write(const History& history, EventId writer_id, EventId before_id, Rewrite rewrite,
-                                    const Run& run) {
+                                    bool adds, const Run& run) {
+  if (before_id == writer_id && adds) return Conflict{ConflictKind::second_write, run, before_id};
   if (before_id == 0 || before_id == writer_id) return std::nullopt;
   const Event& writer = history.event(writer_id);
   const Event& before = history.event(before_id);
@@ -61,9 +63,12 @@ std::optional<Conflict> check_write(const History& history, EventId writer_id, E
   // A kernel may update what its caller put there, and transfers may reuse room where that is said; nobody else may
   // write again.
   const bool update = before.kind == EventKind::inputs && writer.kind == EventKind::tile;
-  const EventKind rewritten = rewrite == Rewrite::over_tiles ? EventKind::tile : EventKind::transfer;
-  const bool reuse = rewrite != Rewrite::nobody && before.kind == rewritten && writer.kind == EventKind::transfer;
-  if (before.launch == writer.launch && !update && !reuse) return Conflict{ConflictKind::second_write, run, before_id};
+  const bool reuse = writer.kind == EventKind::transfer &&
+                     ((before.kind == EventKind::transfer && allows(rewrite, Rewrite::transfers)) ||
+                      (before.kind == EventKind::tile && allows(rewrite, Rewrite::over_tiles)));
+  const bool addition = adds && before.kind == EventKind::transfer && writer.kind == EventKind::tile;
+  if (before.launch == writer.launch && !update && !reuse && !addition)
+    return Conflict{ConflictKind::second_write, run, before_id};
   if (!history.knows(writer.agent, before_id)) return Conflict{ConflictKind::unordered_write, run, before_id};
   return std::nullopt;
 }
@@ -136,12 +141,20 @@ std::optional<Conflict> Shadow::read(const History& history, EventId event, std:
   return std::nullopt;
 }
 
+bool Shadow::adds(EventId event, const Run& run) {
+  if (!allows(rewrite_, Rewrite::adding)) return false;
+  const auto mine = reads_.find(event);
+  if (mine == reads_.end()) return false;
+  const std::optional<Run> read = mine->second.overlap(run);
+  return read && read->count == run.count;
+}
+
 std::optional<Conflict> Shadow::write(const History& history, EventId event, std::span<const Run> runs) {
   const int agent = history.event(event).agent;
   for (const Run& run : runs) {
     if (!inside(run)) return Conflict{ConflictKind::outside, run, 0};
     if (auto conflict = for_each_writer(last_write_, run, [&](EventId before, const Run& part) {
-          return check_write(history, event, before, rewrite_, part);
+          return check_write(history, event, before, rewrite_, adds(event, part), part);
         }))
       return conflict;
   }

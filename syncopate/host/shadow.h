@@ -46,12 +46,19 @@ class RunSet {
   std::size_t compacted_ = 0;  ///< leading runs that are in order
 };
 
-/// Who may write again, in the same launch, what has been written: each after the one before and its readers.
+/// Who may write again, in the same launch, what has been written: each after the one before and its readers. A set.
 enum class Rewrite : std::uint8_t {
-  nobody,
-  transfers,   ///< where a transfer has written
-  over_tiles,  ///< a transfer, where a tile has written
+  nobody = 0,
+  transfers = 1,   ///< a transfer, where a transfer has written
+  over_tiles = 2,  ///< a transfer, where a tile has written
+  adding = 4,      ///< a tile that has read it, where a transfer has written; but once
 };
+constexpr Rewrite operator|(Rewrite a, Rewrite b) {
+  return static_cast<Rewrite>(static_cast<std::uint8_t>(a) | static_cast<std::uint8_t>(b));
+}
+constexpr bool allows(Rewrite set, Rewrite one) {
+  return (static_cast<std::uint8_t>(set) & static_cast<std::uint8_t>(one)) != 0;
+}
 
 /// The shadow of one buffer on one rank.
 class Shadow {
@@ -72,6 +79,8 @@ class Shadow {
 
  private:
   bool inside(const Run& run) const;
+  /// Whether the event adds to the run: it has read it.
+  bool adds(EventId event, const Run& run);
   std::vector<EventId> last_write_;
   Rewrite rewrite_;
   std::map<EventId, RunSet> reads_;

@@ -9,6 +9,7 @@
 #include "syncopate/kernel/concrete.h"
 #include "syncopate/kernel/syntax.h"
 #include "syncopate/plan/inputs.h"
+#include "syncopate/plan/sums.h"
 
 namespace syncopate::host {
 namespace {
@@ -20,12 +21,13 @@ class QuietMemory final : public Environment {
 
   std::span<std::byte> access(int buffer, AccessKind, std::span<const Run> runs, const SourceLocation& where) override {
     const Buffer& about = plan_.buffer(buffer);
-    const std::int64_t elements = volume(about.shape);
+    const Shape shape = shape_without_stack(about);
+    const std::int64_t elements = volume(shape);
     for (const Run& run : runs)
       if (run.offset < 0 || run.count > elements - run.offset)
         throw UserError(where,
                         fmt::format("the kernel accesses elements {} to {} of {}, which has {} ({})", run.offset,
-                                    run.offset + run.count, about.name, elements, to_string(about.shape)),
+                                    run.offset + run.count, about.name, elements, to_string(shape)),
                         "check the tensor's shape and the kernel's arguments");
     return buffers_[static_cast<std::size_t>(buffer)];
   }
@@ -106,11 +108,11 @@ std::vector<Bytes> LocalKernel::run_as_written(const Plan& plan, const std::vect
 
 std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& plan,
                                        const std::vector<Bytes>& inputs) const {
-  std::vector<Bytes> buffers;
+  std::vector<Bytes> buffers = local_inputs(plan, inputs);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
     const Buffer& about = plan.buffers[buffer];
-    const bool output = inputs[buffer].empty() && about.role == BufferRole::kernel;
-    buffers.push_back(output ? poison(about.dtype, volume(about.shape)) : inputs[buffer]);
+    if (buffers[buffer].empty() && about.role == BufferRole::kernel)
+      buffers[buffer] = poison(about.dtype, volume(about.shape));
   }
   QuietMemory memory(plan, std::move(buffers));
   const Arguments arguments = kernel_arguments(plan);

@@ -1,6 +1,7 @@
 #include "syncopate/host/worker_agent.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
@@ -34,7 +35,7 @@ Arguments fused_arguments(const Plan& plan, int rank) {
     arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
   }
   if (!plan.kernel.streamed_loops.empty()) arguments[runtime_parameter::kSteps] = pointer(RuntimeBuffer::steps);
-  if (const int reduced = reduced_buffer(plan); reduced >= 0) {
+  if (const int reduced = reduced_buffer(plan); reduced >= 0 && !sums_in_place(plan)) {
     // Where nothing is added there is no staging buffer, and any pointer does.
     const int staging = staging_buffer(plan) >= 0 ? staging_buffer(plan) : reduced;
     arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};
@@ -154,6 +155,14 @@ void WorkerAgent::raise(int peers_buffer, std::int64_t home, std::int64_t slot, 
   held_.push_back({signal, world_.history.release(agent_)});
   event_ = 0;  // what the tile does from now on is not part of the release
   if (!world_.options.adversary) raise_held();
+}
+
+void WorkerAgent::deny(const std::string& assertion, const SourceLocation& where) {
+  const std::vector<std::string>& axes = world_.plan.kernel.axes;
+  throw UserError(where,
+                  fmt::format("rank {}, {} of ({}): {}", rank_, world_.describer.tile(rank_, world_.position(agent_)),
+                              fmt::join(axes, ", "), assertion),
+                  "change the data, or the kernel's assertion");
 }
 
 void WorkerAgent::fail(const std::string& problem, const SourceLocation& where) const {

@@ -27,6 +27,7 @@ class WorkerAgent final : public Environment {
                               const SourceLocation& where) override;
   bool wait(const WaitRequest& request) override;
   void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where) override;
+  [[noreturn]] void deny(const std::string& assertion, const SourceLocation& where) override;
 
  private:
   /// A signal that the kernel has raised and that others do not see yet: the plan lets them wait until the worker waits

@@ -36,6 +36,10 @@ void Environment::raise(int, std::int64_t, std::int64_t, const SourceLocation&) 
   throw InternalError("a kernel raises a flag in an environment for kernels that raise none");
 }
 
+void Environment::deny(const std::string& assertion, const SourceLocation& where) {
+  throw UserError(where, assertion, "change the data, or the kernel's assertion");
+}
+
 struct Worker::Impl {
   ConcreteDomain domain;
   Machine<ConcreteDomain> machine;

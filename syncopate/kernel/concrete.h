@@ -59,6 +59,8 @@ class Environment {
   /// Adds 1 to flag `slot` of rank `home`; `peers_buffer` is the table of where the flags of each rank are. Only
   /// kernels with a reduced output raise flags, so an environment for others need not have this.
   virtual void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where);
+  /// A tl.device_assert does not hold. Throws UserError; overridden to say on which rank.
+  [[noreturn]] virtual void deny(const std::string& assertion, const SourceLocation& where);
 };
 
 /// One running program instance. Not thread-safe; distinct workers are independent.

@@ -238,7 +238,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::bitcast:
       return set(bitcast(operand(0), expect_dtype(operand(1), "the target of a conversion")));
     case Opcode::check:
-      return check(instruction, registers);
+      return check_static(instruction, registers);
     case Opcode::refuse:
       throw OperationError{std::string(text_of(operand(0), "a problem")), std::string(text_of(operand(1), "a remedy"))};
     case Opcode::dtype_of:
@@ -322,9 +322,12 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::descriptor_load:
       return set(descriptor_load(instruction, registers));
     case Opcode::descriptor_store:
+    case Opcode::descriptor_add:
       return descriptor_store(instruction, registers);
     case Opcode::raise:
       return raise(instruction, registers);
+    case Opcode::assertion:
+      return check(instruction, registers);
     case Opcode::copy:
     case Opcode::jump:
     case Opcode::branch_false:
@@ -385,7 +388,7 @@ int ConcreteDomain::axis_of(const Value& axis, const Value& block, std::string_v
   return static_cast<int>(number < 0 ? number + rank : number);
 }
 
-void ConcreteDomain::check(const Instruction& instruction, const Value* registers) const {
+void ConcreteDomain::check_static(const Instruction& instruction, const Value* registers) const {
   const auto operands = program_->operands_of(instruction);
   if (truth(registers[operands[0]], instruction)) return;
   throw OperationError{"this static assertion fails",
@@ -462,6 +465,30 @@ void ConcreteDomain::raise(const Instruction& instruction, const Value* register
   const std::int64_t home = peers.integer + expect_integer(registers[operands[1]], "the home of a raised flag");
   const std::int64_t slot = expect_integer(registers[operands[2]], "the slot of a raised flag");
   environment_->raise(peers.buffer, home, slot, program_->locate(instruction));
+}
+
+void ConcreteDomain::check(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  Value condition = registers[operands[0]];
+  if (condition.is_block()) {
+    const Value numbers = cast(condition, Dtype::int32);
+    condition = reduce(ReduceOperation::minimum, reshape(numbers, flat(numbers)), 0);
+  }
+  if (truth(condition, instruction)) return;
+  const auto string = [&](Register value) -> const std::string& {
+    return program_->strings[static_cast<std::size_t>(registers[value].buffer)];
+  };
+  std::string values;
+  for (std::size_t i = 2; i + 1 < operands.size(); i += 2) {
+    const Value& value = registers[operands[i + 1]];
+    if (!value.is_number() || value.is_block()) continue;
+    values += values.empty() ? ": " : ", ";
+    values += value.kind == Kind::integer ? fmt::format("{} is {}", string(operands[i]), value.integer)
+                                          : fmt::format("{} is {}", string(operands[i]), value.number);
+  }
+  const bool told = operands[1] != kNoRegister && registers[operands[1]].kind == Kind::string;
+  environment_->deny((told ? string(operands[1]) : std::string("an assertion does not hold")) + values,
+                     program_->locate(instruction));
 }
 
 Value ConcreteDomain::descriptor_of(const Instruction& instruction, const Value* registers) const {

@@ -55,10 +55,11 @@ class ConcreteDomain {
   Value elements_of(const Value& pointers, const Value& base) const;
   Value elsewhere_of(const Value& pointers, const Value& base, const Value& other) const;
   void raise(const Instruction& instruction, const Value* registers);
+  void check(const Instruction& instruction, const Value* registers) const;
   Value descriptor_of(const Instruction& instruction, const Value* registers) const;
   Value block_pointer_of(const Instruction& instruction, const Value* registers) const;
   Value advanced(const Instruction& instruction, const Value* registers) const;
-  void check(const Instruction& instruction, const Value* registers) const;
+  void check_static(const Instruction& instruction, const Value* registers) const;
   std::string_view text_of(const Value& value, std::string_view what) const;
   int axis_of(const Value& axis, const Value& block, std::string_view what) const;
   std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,
@@ -77,6 +78,7 @@ class ConcreteDomain {
   Value load_block(const Instruction& instruction, const Value* registers);
   void store_block(const Instruction& instruction, const Value* registers);
   Value descriptor_load(const Instruction& instruction, const Value* registers);
+  /// Or adds.
   void descriptor_store(const Instruction& instruction, const Value* registers);
   std::span<std::byte> access(const Instruction& instruction, int buffer, Dtype dtype, AccessKind kind);
   void collect_runs(const Value& pointer, const Value* mask);

@@ -333,10 +333,22 @@ void ConcreteDomain::descriptor_store(const Instruction& instruction, const Valu
   runs_.clear();
   for (const DescriptorRows::Row& row : inside.rows) append_run(runs_, {row.offset, inside.count});
   sort_and_join(runs_);
-  const std::span<std::byte> bytes = access(instruction, descriptor.buffer, descriptor.dtype, AccessKind::write);
+  const bool adds = instruction.opcode == Opcode::descriptor_add;
+  const std::span<std::byte> bytes =
+      access(instruction, descriptor.buffer, descriptor.dtype, adds ? AccessKind::atomic : AccessKind::write);
   const int size = size_in_bytes(descriptor.dtype);
-  for (const DescriptorRows::Row& row : inside.rows)
-    encode(element_address(elements, row.lane), inside.count, descriptor.dtype, bytes.data() + row.offset * size);
+  for (const DescriptorRows::Row& row : inside.rows) {
+    std::byte* const memory = bytes.data() + row.offset * size;
+    if (!adds) {
+      encode(element_address(elements, row.lane), inside.count, descriptor.dtype, memory);
+      continue;
+    }
+    if (storage_of(elements) != Storage::float32)
+      throw OperationError{fmt::format("an addition to {} in memory", name_of(descriptor.dtype)), ""};
+    for (std::int64_t i = 0; i < inside.count; ++i)
+      combine_in_memory(AtomicOperation::add, memory + i * size, descriptor.dtype,
+                        elements.elements<float>()[row.lane + i]);
+  }
 }
 
 }  // namespace syncopate::concrete

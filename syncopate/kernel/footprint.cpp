@@ -306,8 +306,12 @@ class Analysis {
     for (std::size_t t = 0; t < layouts_.size(); ++t) {
       if (const Instruction* read = domain_->unguarded_read(t))
         space.unguarded_reads.emplace(tensor_parameters_[t], program_->locate(*read));
+      if (const Instruction* read = domain_->read_past_indices(t))
+        space.reads_past_indices.emplace(tensor_parameters_[t], program_->locate(*read));
       if (const Instruction* read = domain_->read_by_data(t))
         space.reads_by_data.emplace(tensor_parameters_[t], program_->locate(*read));
+      if (const Instruction* store = domain_->stored_again(t))
+        space.stored_again.emplace(tensor_parameters_[t], program_->locate(*store));
       if (const Instruction* read = domain_->first_read(t))
         space.first_reads.emplace(tensor_parameters_[t], program_->locate(*read));
     }

@@ -66,9 +66,14 @@ struct TileSpace {
   /// Parameters that a persistent kernel reads outside its tile loop, or in it before the tile's indices are known, and
   /// where. Such a read comes before any wait of a tile, so the tensor must be there when the kernel starts.
   std::map<std::string, SourceLocation> unguarded_reads;
-  /// Parameters of which loaded data decide what a tile reads, and where: such a load counts as one of the whole
-  /// tensor.
+  /// Parameters that are read at an address into which no index of the tile enters, and where first.
+  std::map<std::string, SourceLocation> reads_past_indices;
+  /// Parameters of which loaded data decide which elements a tile reads, and where: such a load counts as one of the
+  /// whole tensor. Not those where data only decide whether elements that can be told are read: by a branch, or by a
+  /// mask; these count as read.
   std::map<std::string, SourceLocation> reads_by_data;
+  /// Parameters of which a tile writes elements more than once, the later time through a descriptor, and where.
+  std::map<std::string, SourceLocation> stored_again;
   /// Where a parameter is first read, if it is.
   std::map<std::string, SourceLocation> first_reads;
   /// The parameter that only says by how many tiles a persistent program advances (NUM_SMS), or "". One program that
@@ -84,11 +89,12 @@ struct TileSpace {
 /// program (0, 0, 0): an axis ends where a program writes nothing, what its predecessor wrote, or outside a tensor.
 /// Throws UserError, at the kernel's line, if: an argument is missing or unknown; a tensor's declared shape disagrees
 /// with a descriptor (one of equally many dimensions must be the tensor itself; others may be views of it); an access
-/// falls outside its tensor; the address or mask of a store, a tile index, a branch or a loop bound depends on data, or
-/// one of these or the address or mask of a load cannot be followed (an index that overflows 32 bits among them); an
-/// access is not a box; two tiles write the same element; or the kernel leaves part of an output unwritten.
-/// With `streams`, what streamed loops read is kept apart, iteration by iteration (TileFootprint::loops), and is not
-/// among the accesses. Then UserError too if a streamed loop cannot be walked in another order (streamed_loops.h).
+/// falls outside its tensor; the address or mask of a store, whether there is one, a tile index, the end of a loop
+/// or a jump out of a branch depends on data, or one of these, or the address or mask of a load, cannot be followed (an
+/// index that overflows 32 bits among them); an access is not a box; two tiles write the same element; or the kernel
+/// leaves part of an output unwritten. With `streams`, what streamed loops read is kept apart, iteration by iteration
+/// (TileFootprint::loops), and is not among the accesses. Then UserError too if a streamed loop cannot be walked in
+/// another order (streamed_loops.h).
 TileSpace analyse_tiles(const TileKernel& kernel, const ScalarArguments& arguments, const TensorBindings& tensors,
                         std::int64_t grid = 0, bool streams = false);
 

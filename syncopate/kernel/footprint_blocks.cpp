@@ -37,6 +37,7 @@ FootprintValue FootprintDomain::broadcast_value(const Value& value, const LaneSh
     return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
   else
     result.form = broadcast_to(value.form, shape);
+  if (value.bounded) result.mask = broadcast_to(value.mask, shape);
   return result;
 }
 
@@ -51,6 +52,7 @@ FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& sh
   if (value.kind == ValueKind::opaque) {
     Value result = value;
     result.form.shape = shape;
+    result.bounded = false;
     return result;
   }
   if (value.kind == ValueKind::integer || value.kind == ValueKind::pointer)
@@ -108,13 +110,13 @@ FootprintValue FootprintDomain::with_new_dimension(const Value& value, const Val
   const int dimension = static_cast<int>(position);
   Value result;
   result.take_type(value);
-  if (value.kind == ValueKind::boolean) {
+  result.bounded = value.bounded;
+  if (value.kind == ValueKind::boolean || value.bounded) {
     std::array<int, kMaxLaneDimensions> source{};
     for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < dimension ? d : d == dimension ? -1 : d - 1;
     result.mask = rearrange(value.mask, std::span(source.data(), at_index(rank + 1)));
-  } else {
-    insert_dimension(value.form, dimension, result.form);
   }
+  if (value.kind != ValueKind::boolean) insert_dimension(value.form, dimension, result.form);
   return result;
 }
 

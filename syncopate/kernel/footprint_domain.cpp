@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "syncopate/kernel/guarded_reads.h"
+
 namespace syncopate {
 namespace {
 
@@ -28,11 +30,14 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
     : program_(std::move(program)),
       zeros_(std::move(zeros)),
       tensors_(std::move(tensors)),
+      guarded_(guarded_reads(*program_, loops)),
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
       first_atomic_(tensors_.size()),
+      stored_again_(tensors_.size()),
       unguarded_read_(tensors_.size()),
+      read_past_indices_(tensors_.size()),
       read_by_data_(tensors_.size()),
       shared_(empty_accesses(tensors_.size())),
       next_(shared_),
@@ -86,7 +91,7 @@ bool FootprintDomain::truth(const Value& value, const Instruction& instruction) 
   if (const auto known = known_truth(value)) return *known;
   if (value.kind == ValueKind::opaque && value.scalar())
     fail(instruction, "this branch " + because(value),
-         "branch on tile indices and arguments only; what depends on data belongs into tl.where");
+         "branch on tile indices and arguments, or let data decide an `if` or a conditional expression");
   fail(instruction, "this condition is a block, not a scalar", "use tl.where, or a mask");
 }
 
@@ -108,6 +113,7 @@ FootprintValue FootprintDomain::range_begin(const Value& start, const Value& end
 /// makes it right to begin with a later one.
 void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, const Value& step,
                                  const Instruction& instruction, Value* registers) {
+  check_decided("streams", instruction);
   if (step.form.base < 0)
     fail(instruction, "this streamed loop counts down", "count up, or remove its annotation 'streamed_loop'");
   const LoweredLoop& loop = loops_.loop(number);
@@ -146,6 +152,7 @@ FootprintValue FootprintDomain::range_next(const Value& counter, const Value& st
 }
 
 void FootprintDomain::probe(const Instruction& instruction, const Value* registers) {
+  check_decided("is a tile", instruction);
   finish_tile();
   if (tiles_.size() >= kMostTiles)
     fail(instruction, fmt::format("the launch has more than {} tiles", kMostTiles),
@@ -177,6 +184,8 @@ void FootprintDomain::execute(const Instruction& instruction, Value* registers) 
   switch (instruction.opcode) {
     case Opcode::store:
       return store(instruction, operands, registers);
+    case Opcode::assertion:  // CPU ranks check it, with the values of the data
+      return;
     case Opcode::descriptor_store:
       access_descriptor(Direction::write, registers[operands[0]], operands.subspan(2), registers, instruction);
       return;

@@ -56,6 +56,9 @@ class FootprintDomain {
   const RecordedAccesses& shared_reads() const { return shared_; }
   /// The first read of a tensor by a persistent kernel that belongs to no tile in particular, or nullptr.
   const Instruction* unguarded_read(std::size_t tensor) const { return unguarded_read_[tensor]; }
+  const Instruction* stored_again(std::size_t tensor) const { return stored_again_[tensor]; }
+  /// The first read of a tensor at an address into which no index of the tile enters, or nullptr.
+  const Instruction* read_past_indices(std::size_t tensor) const { return read_past_indices_[tensor]; }
   const Instruction* read_by_data(std::size_t tensor) const { return read_by_data_[tensor]; }
   /// The largest grid axis whose program id has been asked for.
   int last_axis() const { return last_axis_; }
@@ -76,6 +79,13 @@ class FootprintDomain {
   void probe(const Instruction& instruction, const Value* registers);
   bool wait(const Instruction& instruction, Value* registers) const;
   void execute(const Instruction& instruction, Value* registers);
+
+  // And for branches that data decide (footprint_branches.cpp).
+  bool undecided(const Value& condition, const Instruction& branch) const;
+  void enter(const Instruction& branch) { branches_.push_back(&branch); }
+  void leave() { branches_.pop_back(); }
+  void meet(Value& value, const Value& other, const Instruction& branch) const;
+  [[noreturn]] void escape(const Instruction& jump) const;
 
  private:
   enum class Direction : std::uint8_t { read, write };
@@ -129,14 +139,20 @@ class FootprintDomain {
   const Descriptor& access_descriptor(Direction direction, const Value& value, Operands offsets, const Value* registers,
                                       const Instruction& instruction);
   void access_pointers(Direction direction, const Value& pointers, const Value* mask, const Instruction& instruction);
+  /// Whether the elements in all lanes that data may leave are boxes of the tensor; then they are in scratch_.
+  bool place_possible(const Value& pointers, const Value& mask);
   LaneMask known_mask(const Value& mask, const Value& pointers, const char* verb, const Instruction& instruction) const;
   RecordedAccesses& destination(Direction direction, std::int16_t parameter, const Instruction& instruction);
+  void note_stored_again(std::int16_t parameter, std::span<const Region> boxes, const Instruction& instruction);
   void record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
               const Instruction& instruction);
   void check_block_size(std::int64_t size, const char* maker, const Instruction& instruction) const;
   void finish_tile();
 
   // Messages.
+  /// The user's error if data decide whether the instruction is executed. `action`: "writes c".
+  void check_decided(const char* action, const Instruction& instruction) const;
+  int line_of(const Instruction& instruction) const;
   [[noreturn]] void fail(const Instruction& instruction, std::string problem, std::string remedy) const;
   [[noreturn]] void fail_placement(Placement placement, Direction direction, std::int16_t parameter,
                                    const Region& reached, const Instruction& instruction,
@@ -159,13 +175,17 @@ class FootprintDomain {
   void enter_loop(int loop, Value& counter, const Value& end, const Value& step, const Instruction& instruction,
                   Value* registers);
 
+  std::vector<bool> guarded_;  ///< per instruction: guarded_reads.h
   LoopRecorder loops_;
+  std::vector<const Instruction*> branches_;  ///< that data decide, around the current instruction, outermost first
   std::vector<Descriptor> descriptors_;
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
   std::vector<const Instruction*> first_read_;
   std::vector<const Instruction*> first_atomic_;
+  std::vector<const Instruction*> stored_again_;  ///< the first store through a descriptor to what its tile has written
   std::vector<const Instruction*> unguarded_read_;
+  std::vector<const Instruction*> read_past_indices_;
   std::vector<const Instruction*> read_by_data_;  ///< the first load of each tensor whose address depends on data
 
   std::vector<std::int64_t> index_;  ///< of the current tile

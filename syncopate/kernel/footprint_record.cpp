@@ -89,6 +89,8 @@ void FootprintDomain::access_pointers(Direction direction, const Value& pointers
                                       const Instruction& instruction) {
   const char* const verb = direction == Direction::read ? "load" : "store";
   if (direction == Direction::read && is_found_by_data(pointers, mask)) {
+    if (pointers.kind == ValueKind::pointer && place_possible(pointers, *mask))
+      return record(direction, pointers.parameter, scratch_, instruction);
     const Region& whole = tensors_[at_index(pointers.parameter)].whole;
     const Instruction*& first = read_by_data_[at_index(pointers.parameter)];
     if (first == nullptr) first = &instruction;
@@ -114,6 +116,15 @@ void FootprintDomain::access_pointers(Direction direction, const Value& pointers
   }
   if (placement != Placement::placed) fail_placement(placement, direction, pointers.parameter, reached, instruction);
   record(direction, pointers.parameter, scratch_, instruction);
+}
+
+bool FootprintDomain::place_possible(const Value& pointers, const Value& mask) {
+  const auto lanes = both(LaneMask::all(pointers.shape()), possible_lanes(mask));
+  if (!lanes) return false;
+  scratch_.clear();
+  Region reached;
+  return place(tensors_[at_index(pointers.parameter)], broadcast_to(pointers.form, lanes->shape), *lanes, scratch_,
+               reached) == Placement::placed;
 }
 
 LaneMask FootprintDomain::known_mask(const Value& mask, const Value& pointers, const char* verb,
@@ -302,6 +313,7 @@ const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction 
   const std::span<const Range> box(ranges.data(), offsets.size());
   if (descriptor.whole) {
     const Region region(box);
+    if (direction == Direction::write) note_stored_again(descriptor.parameter, std::span(&region, 1), instruction);
     record(direction, descriptor.parameter, std::span(&region, 1), instruction);
     return descriptor;
   }
@@ -316,8 +328,18 @@ const FootprintDomain::Descriptor& FootprintDomain::access_descriptor(Direction 
   const Placement placement =
       place(tensors_[at_index(descriptor.parameter)], base, std::span(runs.data(), box.size()), scratch_, reached);
   if (placement != Placement::placed) fail_placement(placement, direction, descriptor.parameter, reached, instruction);
+  if (direction == Direction::write) note_stored_again(descriptor.parameter, scratch_, instruction);
   record(direction, descriptor.parameter, scratch_, instruction);
   return descriptor;
+}
+
+void FootprintDomain::note_stored_again(std::int16_t parameter, std::span<const Region> boxes,
+                                        const Instruction& instruction) {
+  const Instruction*& first = stored_again_[at_index(parameter)];
+  if (first != nullptr) return;
+  for (const Region& box : boxes)
+    for (const Region& written : destination(Direction::write, parameter, instruction).writes[at_index(parameter)])
+      if (box.overlaps(written)) first = &instruction;
 }
 
 RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t parameter,
@@ -336,6 +358,11 @@ RecordedAccesses& FootprintDomain::destination(Direction direction, std::int16_t
 
 void FootprintDomain::record(Direction direction, std::int16_t parameter, std::span<const Region> boxes,
                              const Instruction& instruction) {
+  if (direction == Direction::write) check_decided("stores", instruction);
+  if (direction == Direction::read && !guarded_[at_index(&instruction - program_->instructions.data())]) {
+    const Instruction*& first = read_past_indices_[at_index(parameter)];
+    if (first == nullptr) first = &instruction;
+  }
   if (direction == Direction::read && loops_.take_read(instruction, parameter, boxes)) return;
   RecordedAccesses& accesses = destination(direction, parameter, instruction);
   const std::size_t tensor = at_index(parameter);

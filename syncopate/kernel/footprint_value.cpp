@@ -258,6 +258,20 @@ FootprintValue pointer_binary(BinaryOperation operation, const FootprintValue& a
 
 bool is_condition(const FootprintValue& value) { return value.kind == ValueKind::boolean; }
 
+bool may_be_condition(const FootprintValue& value) {
+  return is_condition(value) || (value.kind == ValueKind::opaque && value.dtype == Dtype::boolean);
+}
+
+/// Conditions joined by "and", not both of which are known.
+FootprintValue opaque_conjunction(const FootprintValue& a, const FootprintValue& b, const Instruction& instruction) {
+  FootprintValue result = opaque_result(a, b, Dtype::boolean, instruction);
+  if (const auto lanes = both(possible_lanes(a), possible_lanes(b)); lanes && lanes->shape == result.shape()) {
+    result.bounded = true;
+    result.mask = *lanes;
+  }
+  return result;
+}
+
 bool holds(CompareOperation operation, double a, double b) {
   switch (operation) {
     case CompareOperation::less:
@@ -342,6 +356,11 @@ FootprintValue opaque_value(const LaneShape& shape, Dtype dtype, OpaqueReason re
   return value;
 }
 
+LaneMask possible_lanes(const FootprintValue& condition) {
+  if (condition.bounded) return condition.mask;
+  return mask_of(condition).value_or(LaneMask::all(condition.shape()));
+}
+
 std::optional<bool> known_truth(const FootprintValue& value) {
   switch (value.kind) {
     case ValueKind::none:
@@ -417,8 +436,11 @@ FootprintValue apply_binary(const FootprintValue& a, const FootprintValue& b, co
   if ((conjunction || disjunction) && (logical || (is_condition(a) && is_condition(b)))) {
     const auto x = mask_of(a), y = mask_of(b);
     const auto result = x && y ? (conjunction ? both(*x, *y) : either(*x, *y)) : std::nullopt;
-    return result ? boolean_value(*result) : opaque_result(a, b, Dtype::boolean, instruction);
+    if (result) return boolean_value(*result);
+    return conjunction ? opaque_conjunction(a, b, instruction) : opaque_result(a, b, Dtype::boolean, instruction);
   }
+  if (operation == BinaryOperation::bit_and && may_be_condition(a) && may_be_condition(b))
+    return opaque_conjunction(a, b, instruction);
   if (a.kind == ValueKind::floating || b.kind == ValueKind::floating) {
     const auto x = number_of(a), y = number_of(b);
     const auto result = x && y ? floating_result(operation, *x, *y) : std::nullopt;

@@ -1,5 +1,6 @@
 // The values of a kernel that runs over index ranges: scalars are concrete, blocks of integers are forms of their
-// lane numbers, blocks of booleans are boxes of lanes, and everything that came from memory is opaque.
+// lane numbers, blocks of booleans are boxes of lanes, and everything that came from memory is opaque; of a condition
+// that joins such a one to one that is known, the lanes in which it can hold are known.
 #pragma once
 
 #include <array>
@@ -39,6 +40,8 @@ struct FootprintValue {
   Dtype dtype = Dtype::int32;
   /// A Python integer: a literal or a constexpr argument. It takes the type of what it meets.
   bool python = false;
+  /// Of an opaque condition: it holds in no other lanes than those of `mask`.
+  bool bounded = false;
   OpaqueReason reason = OpaqueReason::data;
   std::int16_t parameter = -1;
   std::int32_t descriptor = -1;
@@ -51,14 +54,13 @@ struct FootprintValue {
   FootprintValue(const FootprintValue& other) { *this = other; }
   FootprintValue& operator=(const FootprintValue& other) {  // copies what the kind needs
     take_type(other);
-    if (kind == ValueKind::boolean)
-      mask = other.mask;
-    else
-      form = other.form;
+    bounded = other.bounded;
+    if (kind == ValueKind::boolean || bounded) mask = other.mask;
+    if (kind != ValueKind::boolean) form = other.form;
     return *this;
   }
 
-  /// Becomes like `other` in everything but its form or mask.
+  /// Becomes like `other` in everything but its form, its mask and whether that bounds it.
   void take_type(const FootprintValue& other) {
     kind = other.kind;
     dtype = other.dtype;
@@ -83,6 +85,9 @@ FootprintValue boolean_value(const LaneMask& mask);
 FootprintValue boolean_value(bool value);
 FootprintValue floating_value(double value, Dtype dtype = Dtype::fp32);
 FootprintValue opaque_value(const LaneShape& shape, Dtype dtype, OpaqueReason reason, const Instruction& origin);
+
+/// The lanes in which a condition can hold: all of them if nothing is known.
+LaneMask possible_lanes(const FootprintValue& condition);
 
 /// The truth of a known scalar; nothing for blocks and opaque values.
 std::optional<bool> known_truth(const FootprintValue& value);

@@ -219,12 +219,13 @@ void Lowering::lower_if(const Statement& statement) {
   lower_branch(statement.body);
   if (statement.orelse.empty()) {
     patch(skip);
-    return;
+  } else {
+    const std::size_t done = emit(Opcode::jump, 0, kNoRegister, {}, statement.header);
+    patch(skip);
+    lower_branch(statement.orelse);
+    patch(done);
   }
-  const std::size_t done = emit(Opcode::jump, 0, kNoRegister, {}, statement.header);
-  patch(skip);
-  lower_branch(statement.orelse);
-  patch(done);
+  instruction(skip).meeting = here();
 }
 
 /// Branches are often chosen by constexpr arguments, which are not known yet: what is not supported in one that is

@@ -150,6 +150,36 @@ Operand static_assert_(const Call& call) {
   return Operand::single(call.none());
 }
 
+void collect_variables(const Expression& expression, std::vector<const Expression*>& names) {
+  const auto same = [&](const Expression* name) { return name->text == expression.text; };
+  if (expression.kind == ExpressionKind::name && std::none_of(names.begin(), names.end(), same))
+    names.push_back(&expression);
+  // A call's or an attribute's first child is what it is called.
+  const std::size_t first = expression.kind == ExpressionKind::call ? 1 : 0;
+  if (expression.kind == ExpressionKind::attribute) return;
+  for (std::size_t i = first; i < expression.children.size(); ++i) collect_variables(*expression.children[i], names);
+}
+
+/// With the values of the variables in the condition, for the message of one that does not hold.
+Operand device_assert(const Call& call) {
+  std::vector<Register> operands = {call.value(0), call.optional(1)};
+  if (call.given[2]) {
+    const Register exempt = call.unary(UnaryOperation::logical_not, call.value(2));
+    operands[0] = call.binary(BinaryOperation::logical_or, operands[0], exempt);
+  }
+  std::vector<const Expression*> names;
+  if (call.expression.children.size() > 1) collect_variables(*call.expression.children[1], names);
+  for (const Expression* name : names) {
+    if (!call.lowering.is_local(name->text)) continue;
+    const Operand value = call.lowering.evaluate(*name);
+    if (value.is_tuple || value.function != nullptr) continue;
+    operands.push_back(call.lowering.string_constant(name->text));
+    operands.push_back(value.value);
+  }
+  call.emit(Opcode::assertion, operands);
+  return Operand::single(call.none());
+}
+
 /// (x, min, max).
 Operand clamp(const Call& call) {
   const Register above = call.binary(BinaryOperation::maximum, call.value(0), call.value(1));
@@ -206,7 +236,6 @@ using Table = std::vector<Builtin>;
 const Table& builtins() {
   using enum UnaryOperation;
   static const std::vector<std::string_view> kCache = {"cache_modifier", "eviction_policy", "volatile"};
-  static const std::vector<std::string_view> kAny = {"msg", "mask"};
   static const std::vector<std::string_view> kOrder = {"sem", "scope"};
   static const std::vector<std::string_view> kPointer = {"pointer", "val", "mask"};
   static const std::vector<std::string_view> kExtreme = {"input", "axis", "return_indices",
@@ -302,7 +331,7 @@ const Table& builtins() {
       {"assume", {"cond"}, 1, {}, nothing},
       {"static_assert", {"cond", "msg"}, 1, {}, static_assert_},
       {"static_print", {}, 0, {}, nothing, true},
-      {"device_assert", {"cond", "msg"}, 1, kAny, nothing},
+      {"device_assert", {"cond", "msg", "mask"}, 1, {}, device_assert},
       {"device_print", {}, 0, {"hex"}, nothing, true},
       {"debug_barrier", {}, 0, {}, nothing},
   };

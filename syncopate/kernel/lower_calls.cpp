@@ -46,7 +46,7 @@ std::array<Register, count> helper_arguments(Lowering& lowering, const Expressio
 /// The helpers of runtime_names.h, which are not inlined.
 bool is_named_helper(std::string_view name) {
   return name == kWaitHelper || name == kElementsHelper || name == kElsewhereHelper || name == kPublishHelper ||
-         name == kRaiseHelper || name == kMissingHelper;
+         name == kRaiseHelper || name == kMissingHelper || name == kTellTmaHelper || name == kAddBlockHelper;
 }
 
 Operand lower_named_helper(Lowering& lowering, const Expression& call, std::string_view name, Register into) {
@@ -71,7 +71,14 @@ Operand lower_named_helper(Lowering& lowering, const Expression& call, std::stri
     static constexpr std::array<Names, 3> kNames = {"peers", "home", "slot"};
     lowering.emit(Opcode::raise, 0, kNoRegister, helper_arguments(lowering, call, kRaiseHelper, kNames), call.range);
   }
-  // What syncopate_raise, syncopate_publish and syncopate_is_missing return.
+  if (name == kAddBlockHelper) {
+    static constexpr std::array<Names, 4> kNames = {"descriptor", "row", "column", "value"};
+    const auto values = helper_arguments(lowering, call, kAddBlockHelper, kNames);
+    lowering.emit(Opcode::descriptor_add, 0, kNoRegister,
+                  std::array<Register, 4>{values[0], values[3], values[1], values[2]}, call.range);
+    return Operand::single(lowering.constant(std::monostate{}));
+  }
+  // What syncopate_raise, syncopate_publish, syncopate_tell_tma and syncopate_is_missing return.
   return Operand::single(lowering.constant(std::int64_t{name == kMissingHelper ? 1 : 0}));
 }
 

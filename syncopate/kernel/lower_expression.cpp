@@ -154,6 +154,7 @@ Operand Lowering::evaluate_conditional(const Expression& expression) {
   patch(otherwise);
   copy_into(result, evaluate(*expression.children[2]), "this conditional expression", expression.range);
   patch(done);
+  instruction(otherwise).meeting = here();
   return result;
 }
 

@@ -13,8 +13,17 @@
 //   bool wait(const Instruction&, Value* registers)      false: not satisfied, ask again; true: has set the result
 //   void execute(const Instruction&, Value* registers)   every other opcode; registers[result] = ...
 // Operands of an instruction are program.operands_of(instruction), indices into `registers`.
+//
+// A domain that cannot tell the way of every branch may have both arms walked, one after the other, if it also supplies
+//   bool undecided(const Value&, const Instruction&)     walk both arms of this branch
+//   void enter(const Instruction&), void leave()         around the arms of an undecided branch
+//   void meet(Value&, const Value&, const Instruction&)  what a register holds behind the branch: after the first arm
+//                                                        the one, after the second the other
+//   void escape(const Instruction&)                      throws: a jump leads out of an undecided branch
 #pragma once
 
+#include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -49,6 +58,7 @@ class Machine {
     Value* const registers = registers_.data();
     state_ = MachineState::running;
     for (;;) {
+      if constexpr (kWalksBothArms) finish_arms(domain);
       const Instruction& instruction = code[counter_];
       const Register* const operand = operands + instruction.first_operand;
       const auto value = [&](int index) -> const Value& { return registers[operand[index]]; };
@@ -59,9 +69,16 @@ class Machine {
           break;
         case Opcode::jump:
           if (static_cast<std::size_t>(instruction.target) < counter_) count_turn(instruction);
+          if constexpr (kWalksBothArms) check_jump(domain, instruction);
           counter_ = static_cast<std::size_t>(instruction.target);
           break;
         case Opcode::branch_false:
+          if constexpr (kWalksBothArms) {
+            if (domain.undecided(value(0), instruction)) {
+              enter_arms(domain, instruction);
+              break;
+            }
+          }
           if (!domain.truth(value(0), instruction)) counter_ = static_cast<std::size_t>(instruction.target);
           break;
         case Opcode::branch_decided:
@@ -109,6 +126,66 @@ class Machine {
   static constexpr std::int64_t kMostTurns = 10'000'000;
 
  private:
+  static constexpr bool kWalksBothArms =
+      requires(Domain& domain, const Value& value, const Instruction& branch) { domain.undecided(value, branch); };
+
+  /// An undecided branch that is being walked.
+  struct Fork {
+    const Instruction* branch = nullptr;
+    bool second_arm = false;
+    std::vector<Value> registers;  ///< those that the arms write: before the branch, then behind its first arm
+  };
+
+  void enter_arms(Domain& domain, const Instruction& branch) {
+    domain.enter(branch);
+    Fork& fork = forks_.emplace_back(Fork{&branch, false, {}});
+    for (const Register each : written_in_arms(branch)) fork.registers.push_back((*this)[each]);
+  }
+
+  /// At the end of an arm: on to the second one, or behind the branch. Several branches may end together.
+  void finish_arms(Domain& domain) {
+    while (!forks_.empty()) {
+      Fork& fork = forks_.back();
+      const Instruction& branch = *fork.branch;
+      const auto meeting = static_cast<std::size_t>(branch.meeting);
+      // Where there is no second arm, the instruction of the meeting is also the target.
+      if (counter_ != meeting) return;
+      const std::vector<Register>& written = written_in_arms(branch);
+      if (!fork.second_arm) {
+        for (std::size_t i = 0; i < written.size(); ++i) std::swap(fork.registers[i], (*this)[written[i]]);
+        fork.second_arm = true;
+        counter_ = static_cast<std::size_t>(branch.target);
+        continue;
+      }
+      for (std::size_t i = 0; i < written.size(); ++i) {
+        Value& now = (*this)[written[i]];
+        domain.meet(fork.registers[i], now, branch);
+        now = fork.registers[i];
+      }
+      forks_.pop_back();
+      domain.leave();
+    }
+  }
+
+  void check_jump(Domain& domain, const Instruction& jump) const {
+    if (forks_.empty()) return;
+    const Instruction& branch = *forks_.back().branch;
+    const Instruction* const target = program_->instructions.data() + jump.target;
+    if (target <= &branch || jump.target > branch.meeting) domain.escape(jump);
+  }
+
+  const std::vector<Register>& written_in_arms(const Instruction& branch) {
+    const auto [found, inserted] = written_.try_emplace(&branch);
+    if (!inserted) return found->second;
+    const Instruction* const end = program_->instructions.data() + branch.meeting;
+    for (const Instruction* each = &branch + 1; each < end; ++each)
+      for (const Register result : {each->result, each->second_result})
+        if (result != kNoRegister &&
+            std::find(found->second.begin(), found->second.end(), result) == found->second.end())
+          found->second.push_back(result);
+    return found->second;
+  }
+
   void count_turn(const Instruction& instruction) {
     if (++turns_ > kMostTurns)
       throw UserError(program_->locate(instruction), "this loop does not seem to end",
@@ -120,6 +197,8 @@ class Machine {
   std::size_t counter_ = 0;  ///< the next instruction
   std::int64_t turns_ = 0;   ///< of loops, since the last probe, or the last access that stopped
   MachineState state_ = MachineState::running;
+  std::vector<Fork> forks_;                                      ///< outermost first
+  std::map<const Instruction*, std::vector<Register>> written_;  ///< by the arms of a branch
 };
 
 }  // namespace syncopate

@@ -60,8 +60,10 @@ constexpr std::array kOpcodeNames = {"copy",
                                      "make_descriptor",
                                      "descriptor_load",
                                      "descriptor_store",
-                                     "raise"};
-static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::raise) + 1);
+                                     "descriptor_add",
+                                     "raise",
+                                     "assertion"};
+static_assert(kOpcodeNames.size() == static_cast<std::size_t>(Opcode::assertion) + 1);
 
 bool jumps(Opcode opcode) {
   return opcode == Opcode::jump || opcode == Opcode::branch_false || opcode == Opcode::branch_decided ||

@@ -90,13 +90,16 @@ enum class Opcode : std::uint8_t {
   make_descriptor,     ///< [0] pointer; the other 3 n operands are n of shape, n strides, n of block shape
   descriptor_load,     ///< [0] descriptor, [1..] offsets
   descriptor_store,    ///< [0] descriptor, [1] value, [2..] offsets
+  descriptor_add,      ///< the same; adds to what is there
   raise,               ///< adds 1 to flag [2] of rank [1], whose address is in [0] pointer
+  assertion,  ///< [0] condition, [1] string or absent; then pairs: a string, the value of the variable it names
 };
 
 /// Whether others may notice the instruction: a worker stops after it.
 constexpr bool is_access(Opcode opcode) {
   return opcode == Opcode::load || opcode == Opcode::store || opcode == Opcode::atomic ||
-         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store || opcode == Opcode::raise;
+         opcode == Opcode::descriptor_load || opcode == Opcode::descriptor_store || opcode == Opcode::descriptor_add ||
+         opcode == Opcode::raise;
 }
 
 enum class UnaryOperation : std::uint8_t {
@@ -182,6 +185,7 @@ struct Instruction {
   Register result = kNoRegister;
   Register second_result = kNoRegister;
   std::int32_t target = 0;          ///< index of an instruction
+  std::int32_t meeting = 0;         ///< of a branch_false that chooses between two arms: where both come out; else 0
   std::uint32_t first_operand = 0;  ///< into Program::operands
   std::uint32_t operand_count = 0;
   ByteRange range;  ///< what in the source this is; inside a helper it is the helper's text

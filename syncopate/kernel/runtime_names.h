@@ -31,6 +31,14 @@ inline constexpr const char* kPublishHelper = "syncopate_publish";
 /// block, and returns 0. `peers` is kPeers. On CPU ranks a step of the worker of its own.
 inline constexpr const char* kRaiseHelper = "syncopate_raise";
 
+/// syncopate_tell_tma() -> int32: what the thread has seen by waits, TMA sees from now on. Returns 0, which the caller
+/// adds to offsets of what TMA then does. Nothing on CPU ranks.
+inline constexpr const char* kTellTmaHelper = "syncopate_tell_tma";
+
+/// syncopate_add_block(descriptor, row, column, value): adds a block to what stands at its place, element by element,
+/// each addition rounded once to the tensor's type. On a GPU a reduction by TMA; on CPU ranks one access.
+inline constexpr const char* kAddBlockHelper = "syncopate_add_block";
+
 /// The parameters of a fused kernel after those of the local kernel, in this order.
 namespace runtime_parameter {
 inline constexpr const char* kRank = "syncopate_rank";             ///< int32: this rank
@@ -46,13 +54,13 @@ inline constexpr const char* kTimeLimit = "syncopate_time_limit";  ///< int64: n
 // Then, only in kernels with streamed loops, this.
 inline constexpr const char* kSteps = "syncopate_steps";  ///< *int64: KernelTables::steps
 
-// Then, only in kernels with a reduced output, these.
+// Then, only in kernels with a reduced output whose sums are not in place, these.
 inline constexpr const char* kStaging = "syncopate_staging";  ///< *dtype of the reduced tensor: the staging buffer
 inline constexpr const char* kAddends = "syncopate_addends";  ///< *int64: KernelTables::addends
 // Of kernels whose slots raise signals.
 inline constexpr const char* kSignals = "syncopate_signals";  ///< *int64: KernelTables::signals
 inline constexpr const char* kPeers = "syncopate_peers";      ///< *int64 [ranks]: where the flags of each rank are
-// Again of kernels with a reduced output only.
+// Again of kernels with a reduced output whose sums are not in place only.
 inline constexpr const char* kCut = "syncopate_cut";  ///< constexpr bool: cuts_tiles() of the plan
 }  // namespace runtime_parameter
 

@@ -151,26 +151,56 @@ class Finder {
   Finder(const Program& program, const ProgramParameter& parameter)
       : program_(program), name_(parameter.name), flow_(program, parameter) {}
 
-  std::vector<Store> run() {
-    for (std::size_t at = 0; at < program_.instructions.size(); ++at) look_at(at);
+  std::vector<Store> stores() {
+    for (std::size_t at = 0; at < program_.instructions.size(); ++at)
+      if (touches(flow_.operand(at, 0))) look_for_store(at);
     std::stable_sort(stores_.begin(), stores_.end(),
                      [](const Store& a, const Store& b) { return a.range.begin < b.range.begin; });
     return std::move(stores_);
   }
 
+  std::vector<Load> loads() {
+    for (std::size_t at = 0; at < program_.instructions.size(); ++at)
+      if (touches(flow_.operand(at, 0))) look_for_load(at);
+    std::stable_sort(loads_.begin(), loads_.end(),
+                     [](const Load& a, const Load& b) { return a.range.begin < b.range.begin; });
+    loads_.erase(std::unique(loads_.begin(), loads_.end()), loads_.end());
+    return std::move(loads_);
+  }
+
  private:
-  void look_at(std::size_t at) {
-    const Instruction& instruction = program_.instructions[at];
-    const Origin origin = flow_.operand(at, 0);
-    if (!touches(origin)) return;
+  void refuse_atomic(const Instruction& instruction) const {
     if (instruction.opcode == Opcode::atomic)
       fail(instruction, fmt::format("'{}' is changed by {}", name_, atomic_name(instruction)),
            "store the tile's value once");
+  }
+
+  /// `access`: "loads from".
+  void refuse_either(const Instruction& instruction, Origin origin, std::string_view access) const {
+    if (origin != Origin::either) return;
+    const std::string_view preposition = access.substr(access.find(' ') + 1);
+    fail(instruction,
+         fmt::format("this {} '{}' or {} something else, depending on the way here", access, name_, preposition),
+         fmt::format("give what points to '{}' a name of its own", name_));
+  }
+
+  void look_for_load(std::size_t at) {
+    const Instruction& instruction = program_.instructions[at];
+    refuse_atomic(instruction);
+    const bool descriptor = instruction.opcode == Opcode::descriptor_load;
+    if (!descriptor && instruction.opcode != Opcode::load) return;
+    refuse_either(instruction, flow_.operand(at, 0), "loads from");
+    const bool block_pointer = flow_.operand(at, 0) == Origin::block;
+    loads_.push_back({instruction.range, descriptor, block_pointer});
+  }
+
+  void look_for_store(std::size_t at) {
+    const Instruction& instruction = program_.instructions[at];
+    const Origin origin = flow_.operand(at, 0);
+    refuse_atomic(instruction);
     const bool descriptor = instruction.opcode == Opcode::descriptor_store;
     if (!descriptor && instruction.opcode != Opcode::store) return;
-    if (origin == Origin::either)
-      fail(instruction, fmt::format("this stores to '{}' or to something else, depending on the way here", name_),
-           fmt::format("give what points to '{}' a name of its own", name_));
+    refuse_either(instruction, origin, "stores to");
     if (descriptor && origin != Origin::base)
       fail(instruction, fmt::format("this descriptor does not begin where '{}' points", name_),
            "make a descriptor of the whole tensor, and put the rest into the offsets of the store");
@@ -186,16 +216,28 @@ class Finder {
   std::string name_;
   Flow flow_;
   std::vector<Store> stores_;
+  std::vector<Load> loads_;
 };
+
+template <typename Find>
+auto find(std::shared_ptr<const Module> module, const Function& kernel, const std::string& parameter, Find&& what) {
+  const std::shared_ptr<const Program> program = lower(std::move(module), kernel);
+  const ProgramParameter* const found = program->find_parameter(parameter);
+  check_internal(found != nullptr, "a kernel is searched for a parameter that it does not have");
+  Finder finder(*program, *found);
+  return what(finder);
+}
 
 }  // namespace
 
 std::vector<Store> find_stores(std::shared_ptr<const Module> module, const Function& kernel,
                                const std::string& parameter) {
-  const std::shared_ptr<const Program> program = lower(std::move(module), kernel);
-  const ProgramParameter* const found = program->find_parameter(parameter);
-  check_internal(found != nullptr, "a kernel is searched for stores to a parameter that it does not have");
-  return Finder(*program, *found).run();
+  return find(std::move(module), kernel, parameter, [](Finder& finder) { return finder.stores(); });
+}
+
+std::vector<Load> find_loads(std::shared_ptr<const Module> module, const Function& kernel,
+                             const std::string& parameter) {
+  return find(std::move(module), kernel, parameter, [](Finder& finder) { return finder.loads(); });
 }
 
 }  // namespace syncopate

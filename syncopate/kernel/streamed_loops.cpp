@@ -139,7 +139,8 @@ class Dataflow {
   Dataflow(const Program& program, LoweredLoop& loop) : program_(program), loop_(loop) {}
 
   void run() {
-    find_deciding();
+    const std::set<Register> deciding = find_deciding(true);
+    const std::set<Register> touching = find_deciding(false);
     std::set<Register> written;
     for_each([&](const Instruction& each) {
       for (const Register result : {each.result, each.second_result})
@@ -154,11 +155,11 @@ class Dataflow {
     for (const Register each : read_first) {
       if (each == counter) continue;
       if (!written.contains(each)) {
-        if (deciding_.contains(each)) loop_.inputs.push_back(each);
+        if (touching.contains(each)) loop_.inputs.push_back(each);
         continue;
       }
       loop_.carried.push_back(each);
-      if (deciding_.contains(each)) reject(each);
+      if (deciding.contains(each)) reject(each);
     }
   }
 
@@ -195,21 +196,53 @@ class Dataflow {
     }
   }
 
-  /// Registers whose values decide which elements are touched.
-  void find_deciding() {
-    for_each([&](const Instruction& each) {
-      const auto operands = program_.operands_of(each);
-      for (std::size_t i = 0; i < operands.size(); ++i)
-        if (operands[i] != kNoRegister && decides(each, i)) deciding_.insert(operands[i]);
-    });
+  /// Registers whose values decide which elements are touched; with `all_branches` also what is done to them. Otherwise
+  /// a branch does not count that leads around nothing which touches any or decides, as one around a mask.
+  std::set<Register> find_deciding(bool all_branches) const {
+    std::set<Register> deciding;
+    const auto add = [&](Register operand) { return operand != kNoRegister && deciding.insert(operand).second; };
     for (bool grows = true; grows;) {
       grows = false;
       for_each([&](const Instruction& each) {
-        if (is_data(each) || !(deciding_.contains(each.result) || deciding_.contains(each.second_result))) return;
-        for (const Register operand : program_.operands_of(each))
-          if (operand != kNoRegister) grows = deciding_.insert(operand).second || grows;
+        const auto operands = program_.operands_of(each);
+        if (all_branches || !is_branch(each) || chooses(each, deciding))
+          for (std::size_t i = 0; i < operands.size(); ++i)
+            if (decides(each, i)) grows = add(operands[i]) || grows;
+        if (is_data(each) || !(deciding.contains(each.result) || deciding.contains(each.second_result))) return;
+        for (const Register operand : operands) grows = add(operand) || grows;
       });
     }
+    return deciding;
+  }
+
+  static bool is_branch(const Instruction& instruction) {
+    return instruction.opcode == Opcode::branch_false || instruction.opcode == Opcode::branch_decided;
+  }
+
+  /// Whether any of what a branch leads around, or to, touches elements, decides which, or goes elsewhere than on.
+  bool chooses(const Instruction& branch, const std::set<Register>& deciding) const {
+    const Instruction* const code = program_.instructions.data();
+    const Instruction* end = code + branch.target;
+    if (end <= &branch || end > loop_.next) return true;
+    for (const Instruction* each = &branch + 1; each < end; ++each) {
+      if (is_access(each->opcode)) return true;
+      switch (each->opcode) {
+        case Opcode::range_test:
+        case Opcode::make_descriptor:
+        case Opcode::make_block_pointer:
+        case Opcode::check:
+        case Opcode::refuse:
+          return true;
+        default:
+          break;
+      }
+      if (deciding.contains(each->result) || deciding.contains(each->second_result)) return true;
+      if (!is_branch(*each) && each->opcode != Opcode::jump) continue;
+      const Instruction* const target = code + each->target;
+      if (target <= each || target > loop_.next) return true;
+      end = std::max(end, target);
+    }
+    return false;
   }
 
   /// Whether this iteration has certainly written a register when it comes to `reader`: an earlier instruction of the
@@ -242,7 +275,6 @@ class Dataflow {
 
   const Program& program_;
   LoweredLoop& loop_;
-  std::set<Register> deciding_;
 };
 
 /// A loop is missing from a lowered kernel where its branch cannot be lowered.

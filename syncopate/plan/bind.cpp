@@ -10,7 +10,7 @@
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/pieces.h"
-#include "syncopate/plan/staging.h"
+#include "syncopate/plan/sum_place.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/routes.h"
 #include "syncopate/schedule/schedule_json.h"
@@ -87,8 +87,9 @@ std::string_view name_of(CollectiveType type) {
   throw UserError(where,
                   fmt::format("tensor '{}': {} is a collective of type {}, which is not fused yet", tensor.name, change,
                               name_of(type)),
-                  "inputs can be gathered (before = \"shard(d)\", inside = \"replicate\") and exchanged (\"shard(i)\", "
-                  "\"shard(j)\"); outputs reduced (inside = \"partial(sum)\", after = \"shard(0)\" or \"replicate\"), "
+                  "inputs can be gathered (before = \"shard(d)\", inside = \"replicate\"), exchanged (\"shard(i)\", "
+                  "\"shard(j)\") and summed (\"partial(sum)\", \"replicate\" or \"shard(d)\"); outputs reduced (inside "
+                  "= \"partial(sum)\", after = \"shard(0)\" or \"replicate\"), "
                   "exchanged and gathered");
 }
 
@@ -108,6 +109,18 @@ std::optional<CollectiveType> change_of(const TensorStatement& tensor, const Pla
   return type;
 }
 
+bool is_reduction(std::optional<CollectiveType> type) {
+  return type == CollectiveType::reduce_scatter || type == CollectiveType::all_reduce;
+}
+
+void check_can_be_summed(const TensorStatement& tensor) {
+  if (!is_floating(tensor.dtype) || tensor.dtype == Dtype::fp64)
+    throw UserError(
+        tensor.placement_where,
+        fmt::format("tensor '{}' is {}, and sums are taken in fp32", tensor.name, syncopate::name_of(tensor.dtype)),
+        "a floating-point type of at most 32 bits");
+}
+
 /// The collective that brings an input to the kernel, if any; an error for those that this version cannot fuse.
 std::optional<CollectiveType> input_collective(const TensorStatement& tensor) {
   if (tensor.states_after)
@@ -115,6 +128,14 @@ std::optional<CollectiveType> input_collective(const TensorStatement& tensor) {
                     fmt::format("tensor '{}' has a placement after the kernel, which only reads it", tensor.name),
                     "an input has 'before' and 'inside'");
   const std::optional<CollectiveType> type = change_of(tensor, tensor.before, tensor.inside);
+  if (is_reduction(type)) {
+    check_can_be_summed(tensor);
+    if (tensor.shape.size() >= kMaxDimensions)
+      throw UserError(tensor.shape_where,
+                      fmt::format("tensor '{}' is summed, and has {} dimensions", tensor.name, tensor.shape.size()),
+                      fmt::format("at most {}: its summands take one more", kMaxDimensions - 1));
+    return type;
+  }
   if (type && *type != CollectiveType::all_gather && *type != CollectiveType::all_to_all)
     not_fused(tensor, tensor.placement_where,
               fmt::format("{} -> {}", tensor.before.to_string(), tensor.inside.to_string()), *type);
@@ -136,11 +157,7 @@ std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
   if (*type == CollectiveType::reduce_scatter && tensor.after != Placement::shard(0))
     throw UserError(tensor.after_where, fmt::format("tensor '{}': {} is not fused yet", tensor.name, change),
                     "after = \"shard(0)\": only whole rows are contiguous in memory");
-  if (!is_floating(tensor.dtype) || tensor.dtype == Dtype::fp64)
-    throw UserError(
-        tensor.placement_where,
-        fmt::format("tensor '{}' is {}, and sums are taken in fp32", tensor.name, syncopate::name_of(tensor.dtype)),
-        "a floating-point type of at most 32 bits");
+  check_can_be_summed(tensor);
   return type;
 }
 
@@ -148,11 +165,11 @@ std::optional<CollectiveType> output_collective(const TensorStatement& tensor) {
 struct Role {
   std::optional<CollectiveType> collective;
   bool written = false;
+  /// An input that tiles add up as they load it; then the collective is that of its stack of summands.
+  bool summed = false;
 
   bool gathered() const { return collective == CollectiveType::all_gather && !written; }
-  bool reduced() const {
-    return collective == CollectiveType::reduce_scatter || collective == CollectiveType::all_reduce;
-  }
+  bool reduced() const { return is_reduction(collective); }
   /// Whether the caller's side of the tensor is a buffer of its own.
   bool exchanged() const {
     return collective == CollectiveType::all_to_all || (collective == CollectiveType::all_gather && written);
@@ -160,6 +177,11 @@ struct Role {
 };
 
 std::string_view purpose_of(const Role& role) {
+  if (role.summed)
+    return role.gathered()
+               ? "summands of an input: the caller puts its own in place, peers' arrive by transfers; tiles "
+                 "add them as they load"
+               : "summands of an input: arrive from peers; tiles add them as they load";
   if (role.gathered()) return "gathered input: the caller puts its shard in place, peers' shards arrive by transfers";
   if (role.collective == CollectiveType::reduce_scatter)
     return "output: the rank's own rows end up as its result, the others are summands for peers";
@@ -197,6 +219,15 @@ std::vector<Region> empty_boxes(const Shape& shape, int ranks) {
   return std::vector<Region>(static_cast<std::size_t>(ranks), empty);
 }
 
+/// The tensor of all summands of an input that is summed.
+TensorStatement stack_of(TensorStatement tensor, int ranks) {
+  tensor.shape.insert(tensor.shape.begin(), ranks);
+  tensor.before = Placement::shard(0);
+  if (tensor.inside.kind == Placement::Kind::shard) ++tensor.inside.dimension;
+  tensor.after = tensor.inside;
+  return tensor;
+}
+
 Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   Buffer buffer;
   buffer.name = tensor.name + (role.exchanged() ? "_inside" : "");
@@ -210,6 +241,7 @@ Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   buffer.after = tensor.after;
   buffer.purpose = purpose_of(role);
   buffer.values = tensor.values;
+  buffer.stacked = role.summed;
   buffer.held = empty_boxes(buffer.shape, ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -229,8 +261,10 @@ Buffer make_caller_buffer(const TensorStatement& tensor, const Role& role, int r
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
   buffer.after = tensor.after;
-  buffer.purpose =
-      role.written ? "output as the caller takes it: arrives from peers" : "input as the caller supplies it";
+  buffer.purpose = role.written  ? "output as the caller takes it: arrives from peers"
+                   : role.summed ? "the rank's summand of an input, as the caller supplies it"
+                                 : "input as the caller supplies it";
+  buffer.stacked = role.summed;
   buffer.role = role.written ? BufferRole::result : BufferRole::source;
   buffer.partner = kernel;
   buffer.values = tensor.values;
@@ -250,13 +284,12 @@ std::string describe(const TensorStatement& tensor, const Role& role, const Comm
   const Placement& from = role.written ? tensor.inside : tensor.before;
   const Placement& to = role.written ? tensor.after : tensor.inside;
   std::string text =
-      fmt::format("{}: {} -> {}, {}", tensor.name, from.to_string(), to.to_string(), name_of(*role.collective));
+      fmt::format("{}: {} -> {}, {}{}", tensor.name, from.to_string(), to.to_string(), name_of(*role.collective),
+                  role.summed ? " of summands, which tiles add as they load" : "");
   if (!communication.schedule_file.empty())
     text += fmt::format(" by the schedule {}", std::filesystem::path(communication.schedule_file).filename().string());
   else
     text += ", " + syncopate::describe(communication.options);
-  if (communication.memory_budget)
-    text += fmt::format(", memory budget {}", format_bytes(*communication.memory_budget));
   return text;
 }
 
@@ -330,7 +363,7 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
                               role.written ? tensor.after : tensor.inside};
   if (communication.schedule_file.empty()) {
     TemplateOptions options = communication.options;
-    options.chunk_major = communication.memory_budget.has_value();
+    options.chunk_major = communication.memory_budget.has_value() || role.summed;
     Schedule schedule = make_collective(logical, statement.ranks, options, communication.split_where);
     check_sends_what_it_keeps(schedule, tensor.name, communication.split_where);
     check_transfer_count(operator_count(schedule), communication.split_where);
@@ -368,6 +401,14 @@ bool is_pulled(const Schedule& schedule) {
   return false;
 }
 
+/// What is loaded of a buffer where the local kernel reads `region`.
+Region loaded_region(const Buffer& buffer, const Region& region) {
+  if (!buffer.stacked) return region;
+  Region loaded = Region::whole(buffer.shape);
+  for (int d = 0; d < region.dimensions(); ++d) loaded[d + 1] = region[d];
+  return loaded;
+}
+
 std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& buffers) {
   const auto buffer_index = [&](const std::string& parameter) {
     for (std::size_t i = 0; i < buffers.size(); ++i)
@@ -381,7 +422,8 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
     tile.index = footprint.index;
     for (const ParameterAccess& access : footprint.accesses) {
       const int buffer = buffer_index(access.parameter);
-      for (const Region& region : access.reads) tile.reads.push_back({buffer, region});
+      for (const Region& region : access.reads)
+        tile.reads.push_back({buffer, loaded_region(buffers[static_cast<std::size_t>(buffer)], region)});
       for (const Region& region : access.writes) tile.writes.push_back({buffer, region});
     }
     tiles.push_back(std::move(tile));
@@ -391,29 +433,14 @@ std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& 
 
 /// Whether streamed loops read the parameter, at addresses that depend on their variables.
 bool is_streamed(const TileSpace& space, const std::string& parameter) {
+  std::set<const LoopReads*> seen;
   for (const TileFootprint& tile : space.tiles)
     for (const LoopFootprint& loop : tile.loops)
-      if (loop.reads)
+      if (loop.reads && seen.insert(loop.reads.get()).second)
         for (const auto& iteration : loop.reads->iterations)
           for (const LoopRead& read : iteration)
             if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
   return false;
-}
-
-/// Whether every tile reads the same of a tensor although every axis has several tiles: then its addresses depend on no
-/// tile index, and so not on the wait, which reaches addresses through the indices.
-bool ignores_tile_indices(const TileSpace& space, const std::string& parameter) {
-  for (const std::int64_t extent : space.extents)
-    if (extent < 2) return false;
-  const auto reads = [&](const TileFootprint& tile) {
-    for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter) return access.reads;
-    return std::vector<Region>{};
-  };
-  const std::vector<Region> first = reads(space.tiles.front());
-  if (first.empty() && is_streamed(space, parameter)) return false;
-  return std::all_of(space.tiles.begin(), space.tiles.end(),
-                     [&](const TileFootprint& tile) { return reads(tile) == first; });
 }
 
 /// Whether any tile accesses the parameter in the way `regions` selects: &ParameterAccess::reads or ::writes.
@@ -434,6 +461,10 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
                     fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
   role.collective = role.written ? output_collective(tensor) : input_collective(tensor);
+  role.summed = !role.written && role.reduced();
+  if (role.summed)
+    role.collective =
+        tensor.inside.kind == Placement::Kind::shard ? CollectiveType::all_to_all : CollectiveType::all_gather;
   return role;
 }
 
@@ -446,17 +477,18 @@ void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::
                                 tensor.name, arrives),
                     "which elements of a communicated tensor a tile reads must follow from its indices and the "
                     "arguments; give every rank all of this one beforehand");
-  if (ignores_tile_indices(space, tensor.parameter))
-    throw UserError(
-        tensor.where,
-        fmt::format("tensor '{}' {}, but which part of it a tile reads depends on no tile index", tensor.name, arrives),
-        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
   const auto early = space.unguarded_reads.find(tensor.parameter);
   if (early != space.unguarded_reads.end())
     throw UserError(early->second,
                     fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
                                 tensor.name, arrives),
                     "read it in the loop over tiles, after the tile indices");
+  const auto unreached = space.reads_past_indices.find(tensor.parameter);
+  if (unreached != space.reads_past_indices.end())
+    throw UserError(
+        unreached->second,
+        fmt::format("tensor '{}' {}, but which part of it this reads depends on no tile index", tensor.name, arrives),
+        "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
 }
 
 /// How a tensor is communicated: as stated, or by default.
@@ -475,10 +507,19 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
                     "give an input before = \"shard(d)\" and inside = \"replicate\", an output inside = "
                     "\"partial(sum)\" and after = \"shard(0)\", or remove this table");
   if (stated->memory_budget && !role.reduced())
-    throw UserError(
-        stated->budget_where,
-        fmt::format("tensor '{}' is {} and needs no staging", tensor.name, role.exchanged() ? "exchanged" : "gathered"),
-        "a memory budget is for outputs that are reduced: remove it");
+    throw UserError(stated->budget_where,
+                    role.summed
+                        ? fmt::format("summands of '{}' stay until the tiles that add them have read", tensor.name)
+                        : fmt::format("tensor '{}' is {} and needs no staging", tensor.name,
+                                      role.exchanged() ? "exchanged" : "gathered"),
+                    "a memory budget is for outputs that are reduced: remove it");
+  if (stated->sum != SumPlace::automatic && !role.reduced())
+    throw UserError(stated->sum_where,
+                    fmt::format("tensor '{}' is {}", tensor.name,
+                                role.summed        ? "summed as tiles load it"
+                                : role.exchanged() ? "exchanged, not summed"
+                                                   : "gathered, not summed"),
+                    "'sum' is for outputs that are reduced: remove it");
   return *stated;
 }
 
@@ -507,12 +548,13 @@ void add_caller_buffer(const OperatorStatement& statement, const TensorStatement
 }
 
 /// Makes the buffer of one tensor, and its schedule if it is communicated.
-void bind_tensor(const OperatorStatement& statement, const TensorStatement& tensor, const TileSpace& space,
+void bind_tensor(const OperatorStatement& statement, const TensorStatement& stated, const TileSpace& space,
                  BoundOperator& bound) {
   Plan& plan = bound.plan;
-  const Role role = role_of(tensor, space);
-  if (role.gathered()) check_arriving(tensor, space, "is gathered");
-  if (role.exchanged() && !role.written) check_arriving(tensor, space, "arrives from peers");
+  const Role role = role_of(stated, space);
+  const TensorStatement tensor = role.summed ? stack_of(stated, statement.ranks) : stated;
+  if (role.gathered() || (role.exchanged() && !role.written))
+    check_arriving(stated, space, role.summed ? "is summed" : role.gathered() ? "is gathered" : "arrives from peers");
   if (role.reduced() && reduced_buffer(plan) >= 0)
     throw UserError(
         tensor.placement_where,
@@ -525,22 +567,25 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& tens
   communicated.buffer = static_cast<int>(plan.buffers.size()) - 1;
   communicated.schedule = make_schedule(statement, tensor, role, communication);
   communicated.where = tensor.placement_where;
+  communicated.in_words = describe(stated, role, communication);
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
-  if (role.reduced())
-    plan.buffers.back().symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
+  communicated.sum = communication.sum;
+  communicated.sum_where = communication.sum_where;
+  if (role.reduced()) {
+    communicated.symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
+    plan.buffers.back().symmetric = communicated.symmetric;
+  }
   if (role.exchanged()) add_caller_buffer(statement, tensor, role, communication.options.split, communicated, plan);
   bound.communicated.push_back(std::move(communicated));
-  if (!plan.communication.empty()) plan.communication += '\n';
-  plan.communication += describe(tensor, role, communication);
 }
 
-/// Parameters of tensors that come to the kernel from other ranks, all of them to all ranks. The chunks of an exchanged
-/// tensor would cut a loop elsewhere on each rank, and tiles are the same for all.
+/// Parameters of tensors that are gathered. The chunks of an exchanged tensor would cut a loop elsewhere on each rank,
+/// and tiles are the same for all; a tile adds the summands of an input as a whole.
 std::set<std::string> gathered_parameters(const OperatorStatement& statement) {
   std::set<std::string> parameters;
   for (const TensorStatement& tensor : statement.tensors)
-    if (!(tensor.before == tensor.inside) && tensor.inside.kind == Placement::Kind::replicate)
+    if (tensor.before.kind == Placement::Kind::shard && tensor.inside.kind == Placement::Kind::replicate)
       parameters.insert(tensor.parameter);
   return parameters;
 }
@@ -588,10 +633,21 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))
       bind_tensor(statement, *tensor, space, bound);
   for (CommunicatedTensor& communicated : bound.communicated)
-    if (plan.buffer(communicated.buffer).is_reduced()) place_summands(communicated, plan);
+    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, space, plan);
   plan.tiles = make_tiles(space, plan.buffers);
   cut_into_pieces(space, kernel, bound);
   return bound;
+}
+
+std::string communication_in_words(const BoundOperator& bound) {
+  std::string text;
+  for (const CommunicatedTensor& communicated : bound.communicated) {
+    if (!text.empty()) text += '\n';
+    text += communicated.in_words;
+    if (communicated.memory_budget && !sums_in_place(bound.plan))
+      text += fmt::format(", memory budget {}", format_bytes(*communicated.memory_budget));
+  }
+  return text;
 }
 
 }  // namespace syncopate

@@ -27,27 +27,33 @@ struct CommunicatedTensor {
   int buffer = 0;  ///< index into Plan::buffers
   Schedule schedule;
   SourceLocation where;  ///< of the tensor's placement
+  std::string in_words;  ///< what is communicated, and how; without the memory budget
   std::optional<std::int64_t> memory_budget;
   SourceLocation budget_where;
   /// Of a tensor with a source or a result: that buffer, and per rank the boxes of the tensor, if any, that the rank
   /// itself has on the other side too.
   int caller_buffer = -1;
   std::vector<std::vector<Region>> own_parts;
-  /// Of a reduced tensor: for each operator of the schedule that adds, [rank][index].
+  /// Of a reduced tensor: what is asked for, and whether peers reach for it wherever sums are taken.
+  SumPlace sum = SumPlace::automatic;
+  SourceLocation sum_where;
+  bool symmetric = false;
+  /// Of a reduced tensor with a staging buffer: for each operator of the schedule that adds, [rank][index].
   std::vector<std::vector<Landing>> landings;
   /// Of a reduced tensor: how many chunks of one source may lie on a rank at a time.
   std::int64_t places = 0;
-
-  bool is_reduced() const { return !landings.empty(); }
 };
 
 struct BoundOperator {
-  Plan plan;  ///< everything but signals and programs
+  Plan plan;  ///< everything but signals, programs, sums and `communication`
   std::vector<CommunicatedTensor> communicated;
 };
 
 /// Throws UserError for what the user can mend: parameters without a value, shapes that disagree with the kernel,
 /// changes of placement that no collective realises, schedules that do not have the meaning of the collective.
 BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel);
+
+/// Plan::communication. A memory budget is in it where there is a staging buffer to be bounded.
+std::string communication_in_words(const BoundOperator& bound);
 
 }  // namespace syncopate

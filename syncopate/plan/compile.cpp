@@ -5,12 +5,15 @@
 #include "syncopate/plan/order.h"
 #include "syncopate/plan/realise.h"
 #include "syncopate/plan/sum_order.h"
+#include "syncopate/plan/sum_place.h"
 
 namespace syncopate {
 
 Plan compile_plan(const OperatorStatement& statement, const TileKernel& kernel) {
   BoundOperator bound = bind(statement, kernel);
-  const DependenceGraph graph = depend(bound);
+  DependenceGraph graph = depend(bound);
+  if (!keeps_sums_in_place(bound, graph)) graph = depend(bound);
+  bound.plan.communication = communication_in_words(bound);
   bound.plan.sums = sum_orders(bound.plan, graph);
   realise(bound, graph, order_work(graph, bound.plan.tiles));
   return std::move(bound.plan);

@@ -54,7 +54,7 @@ class ScheduleAdder {
     made.chunk = communicated_.schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
     made.reduces = p2p->reduction == Reduction::sum;
     place(made);
-    if (made.reduces) {
+    if (made.reduces && !plan_.buffer(communicated_.buffer).sums_in_place) {
       const Landing& landing =
           communicated_.landings[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
       made.destination_buffer = staging_buffer(plan_);
@@ -67,7 +67,7 @@ class ScheduleAdder {
       made.start = std::max(made.start, before.arrival);
       made.level = std::max(made.level, before.level + 1);
     }
-    const bool distributes = communicated_.is_reduced() && !made.reduces;
+    const bool distributes = plan_.buffer(communicated_.buffer).is_reduced() && !made.reduces;
     node_of_[{which.rank, which.index}] = issue(std::move(made), op.port, distributes, 1);
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "syncopate/plan/bind.h"
@@ -42,13 +43,14 @@ struct TransferNode {
 /// One entry of a rank's work: a tile, or the part of a tile's stores that one slot keeps.
 struct Work {
   int tile = 0;
-  Region kept;                                ///< as Slot::kept
-  Range rows;                                 ///< the rows of the reduced tensor that it stores to
-  std::vector<int> needs;                     ///< nodes that deliver something that the tile reads, ascending
-  std::vector<int> first_needs;               ///< the same, of what it reads outside of its pieces
-  std::vector<std::vector<int>> piece_needs;  ///< the same, of what each of the tile's pieces reads
-  std::vector<int> sums;                      ///< nodes that deliver what it adds, ascending by source and then by row
-  std::vector<int> feeds;                     ///< nodes that send what it stores, ascending
+  Region kept;                   ///< as Slot::kept
+  Range rows;                    ///< the rows of the reduced tensor that it stores to
+  std::vector<int> needs;        ///< nodes that deliver something that the tile reads, ascending
+  std::vector<int> first_needs;  ///< the same, of what it reads outside of its pieces
+  /// The same, of what each of the tile's pieces reads; tiles that need the same share it. Not null.
+  std::shared_ptr<const std::vector<std::vector<int>>> piece_needs;
+  std::vector<int> sums;   ///< nodes that deliver what it adds, ascending by source and then by row
+  std::vector<int> feeds;  ///< nodes that send what it stores, ascending
 };
 
 struct DependenceGraph {

@@ -213,4 +213,13 @@ std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t se
   return inputs;
 }
 
+std::vector<bool> has_launch_inputs(const Plan& plan) {
+  std::vector<bool> has;
+  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
+    const int caller = caller_side(plan, static_cast<int>(buffer));
+    has.push_back(is_input(plan.buffers[buffer]) || (caller >= 0 && plan.buffer(caller).role == BufferRole::source));
+  }
+  return has;
+}
+
 }  // namespace syncopate

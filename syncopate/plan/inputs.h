@@ -41,5 +41,7 @@ std::vector<bool> left_by_launches(const Plan& plan);
 /// [buffer], empty for what is no input. Shared tensors are the same on all ranks.
 std::vector<std::vector<Bytes>> launch_inputs(const Plan& plan, std::uint64_t seed, InputKind kind,
                                               std::int64_t launch);
+/// Per buffer, whether launch_inputs() has something for it: callers fill it, or it is the kernel's of a source.
+std::vector<bool> has_launch_inputs(const Plan& plan);
 
 }  // namespace syncopate

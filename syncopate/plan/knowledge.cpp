@@ -1,7 +1,6 @@
 #include "syncopate/plan/knowledge.h"
 
 #include <algorithm>
-#include <map>
 
 namespace syncopate {
 
@@ -34,15 +33,26 @@ const Work& Knowledge::work_at(int rank, int position) const {
   return graph_.work[r][static_cast<std::size_t>(order_.work[r][static_cast<std::size_t>(position)])];
 }
 
-std::vector<int> Knowledge::behind_work(int rank, std::span<const int> work) const {
-  std::map<int, int> last;  // by worker
+std::map<int, int> Knowledge::last_positions(int rank, std::span<const int> work) const {
+  std::map<int, int> last;
   for (const int w : work) {
     const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
     const auto [found, is_new] = last.try_emplace(position % workers_, position);
     if (!is_new) found->second = std::max(found->second, position);
   }
+  return last;
+}
+
+std::vector<int> Knowledge::last_of_workers(int rank, std::span<const int> work) const {
+  std::vector<int> list;
+  for (const auto& [worker, position] : last_positions(rank, work))
+    list.push_back(order_.work[static_cast<std::size_t>(rank)][static_cast<std::size_t>(position)]);
+  return list;
+}
+
+std::vector<int> Knowledge::behind_work(int rank, std::span<const int> work) const {
   std::vector<int> nodes;
-  for (const auto& [worker, end] : last)
+  for (const auto& [worker, end] : last_positions(rank, work))
     for (int position = worker; position <= end; position += workers_) {
       const Work& piece = work_at(rank, position);
       nodes.insert(nodes.end(), piece.needs.begin(), piece.needs.end());

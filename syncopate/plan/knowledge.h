@@ -1,6 +1,7 @@
 // Part of pass 4: what has completed when something else has, once the order of work is fixed.
 #pragma once
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -26,11 +27,15 @@ class Knowledge {
   /// Those of a rank's pieces of work that are not done whenever all transfers in `known` have completed: neither they
   /// nor a later slot of their worker has been waited for by one of these.
   std::vector<int> not_done(int rank, std::span<const int> work, const BitSet& known) const;
+  /// Of a rank's pieces of work the last of each worker, by worker: when these are done, so are the others.
+  std::vector<int> last_of_workers(int rank, std::span<const int> work) const;
   /// The members of `nodes` that no other member implies, in their order; without those in `known`.
   std::vector<int> not_implied(std::span<const int> nodes, const BitSet& known) const;
 
  private:
   const Work& work_at(int rank, int position) const;
+  /// By worker: the place in the order of its last piece among `work`.
+  std::map<int, int> last_positions(int rank, std::span<const int> work) const;
   bool is_waited_for(const Work& work, const BitSet& known) const;
 
   const DependenceGraph& graph_;

@@ -38,6 +38,13 @@ struct TensorStatement {
   SourceLocation after_where;
 };
 
+/// Where the summands of a reduced tensor lie that a rank has received, until it adds them.
+enum class SumPlace : std::uint8_t {
+  automatic,  ///< in the tensor itself if that is possible and gives the same bits everywhere
+  in_place,   ///< in the tensor itself
+  staging,    ///< in a staging buffer
+};
+
 /// How one tensor's collective is carried out.
 struct CommunicationStatement {
   std::string tensor;
@@ -46,9 +53,11 @@ struct CommunicationStatement {
   /// Of a reduced tensor: the most bytes per rank that summands which have arrived may take up at a time. Nothing: as
   /// many as arrive in a launch.
   std::optional<std::int64_t> memory_budget;
+  SumPlace sum = SumPlace::automatic;  ///< of a reduced tensor
   SourceLocation where;
   SourceLocation split_where;
   SourceLocation budget_where;
+  SourceLocation sum_where;  ///< if it is stated
 };
 
 struct OperatorStatement {

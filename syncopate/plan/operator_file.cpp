@@ -263,6 +263,7 @@ CommunicationStatement read_communication(const std::string& name, const Setting
   const Setting* per_node = reader.optional("ranks_per_node");
   const Setting* shares = reader.optional("shares");
   const Setting* budget = reader.optional("memory_budget");
+  const Setting* sum = reader.optional("sum");
   if (schedule != nullptr) {
     const std::string file = string_of(*schedule, fmt::format("'schedule' of {}", what));
     // A file named on the command line is relative to the current folder, one named in the file to the file.
@@ -305,6 +306,14 @@ CommunicationStatement read_communication(const std::string& name, const Setting
   if (budget != nullptr) {
     communication.memory_budget = bytes_of(*budget, fmt::format("'memory_budget' of {}", what));
     communication.budget_where = budget->where;
+  }
+  if (sum != nullptr) {
+    const std::string text = string_of(*sum, fmt::format("'sum' of {}", what));
+    if (text != "in_place" && text != "staging")
+      throw UserError(sum->where, fmt::format("unknown place of sums '{}'", text),
+                      suggest(text, std::vector<std::string>{"in_place", "staging"}));
+    communication.sum = text == "in_place" ? SumPlace::in_place : SumPlace::staging;
+    communication.sum_where = sum->where;
   }
   reader.finish();
   return communication;

@@ -23,16 +23,24 @@ void sort_in_bands(std::span<int> group, const std::vector<Work>& work, const st
   for (const int w : group) rows.push_back(index(w)[axis]);
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  const auto band = [&](int w) {
-    return (std::lower_bound(rows.begin(), rows.end(), index(w)[axis]) - rows.begin()) / local.band;
+  struct Place {
+    std::int64_t band;
+    const std::vector<std::int64_t>* index;
+    int work;
   };
-  std::sort(group.begin(), group.end(), [&](int a, int b) {
-    if (band(a) != band(b)) return band(a) < band(b);
-    for (std::size_t d = 0; d < index(a).size(); ++d)
-      if (d != axis && index(a)[d] != index(b)[d]) return index(a)[d] < index(b)[d];
-    if (index(a)[axis] != index(b)[axis]) return index(a)[axis] < index(b)[axis];
-    return a < b;
+  std::vector<Place> places;
+  for (const int w : group) {
+    const auto row = std::lower_bound(rows.begin(), rows.end(), index(w)[axis]) - rows.begin();
+    places.push_back({row / local.band, &index(w), w});
+  }
+  std::sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    if (a.band != b.band) return a.band < b.band;
+    for (std::size_t d = 0; d < a.index->size(); ++d)
+      if (d != axis && (*a.index)[d] != (*b.index)[d]) return (*a.index)[d] < (*b.index)[d];
+    if ((*a.index)[axis] != (*b.index)[axis]) return (*a.index)[axis] < (*b.index)[axis];
+    return a.work < b.work;
   });
+  std::transform(places.begin(), places.end(), group.begin(), [](const Place& place) { return place.work; });
 }
 
 /// When a piece of work is wanted, in estimated time.
@@ -41,6 +49,7 @@ struct Moment {
   enum class Purpose : std::uint8_t { frees, leaves, stays };
   std::int64_t time = 0;
   Purpose purpose = Purpose::stays;
+  std::int64_t leaves = 0;  ///< of two that come at the same time and leave, what leaves first comes first
   friend bool operator==(const Moment&, const Moment&) = default;
   friend auto operator<=>(const Moment&, const Moment&) = default;
 };
@@ -76,14 +85,20 @@ class Orderer {
     for (const int n : work.needs) ready = std::max(ready, node(n).arrival);
     if (!work.feeds.empty()) {
       std::int64_t leaves = kNever;
-      for (const int n : work.feeds) leaves = std::min(leaves, node(n).start);
-      return {std::max(leaves, ready), Moment::Purpose::leaves};
+      bool awaited = false;
+      for (const int n : work.feeds) {
+        leaves = std::min(leaves, node(n).start);
+        awaited = awaited || node(n).reduces || node(n).destination_buffer == node(n).buffer;
+      }
+      // No peer's kernel waits for what goes into a result, so workers first do what has become possible.
+      if (!awaited) return {ready, Moment::Purpose::leaves, leaves};
+      return {std::max(leaves, ready), Moment::Purpose::leaves, 0};
     }
     std::int64_t wanted = kNever;
     for (const int n : work.sums) wanted = std::min(wanted, wanted_back_[static_cast<std::size_t>(n)]);
-    if (wanted != kNever) return {wanted, Moment::Purpose::frees};
+    if (wanted != kNever) return {wanted, Moment::Purpose::frees, 0};
     for (const int n : work.sums) ready = std::max(ready, node(n).arrival);
-    return {any_leaves_ ? end_ + ready : ready, Moment::Purpose::stays};
+    return {any_leaves_ ? end_ + ready : ready, Moment::Purpose::stays, 0};
   }
 
   /// The order of one rank by moments alone.
@@ -185,7 +200,7 @@ class Orderer {
 
   void release_transfer(int n) {
     if (--missing_[static_cast<std::size_t>(n)] == 0)
-      ready_.push({{node(n).start, Moment::Purpose::leaves}, true, -1, n});
+      ready_.push({{node(n).start, Moment::Purpose::leaves, 0}, true, -1, n});
   }
   void release_work(const Item& item) {
     if (--missing_work_[static_cast<std::size_t>(item.rank)][static_cast<std::size_t>(item.index)] == 0)

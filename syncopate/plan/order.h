@@ -25,13 +25,13 @@ struct WorkOrder {
   std::vector<int> transfers;
 };
 
-/// Work whose stores leave stands in the order of departure. Work that adds what arrives and keeps it comes last, by
-/// the estimated arrival of the last chunk it needs; within a memory budget, just before the rank makes what leaves
-/// when the memory that it frees is wanted again. Where nothing leaves: work that needs no transfer first, then by
-/// estimated arrival. Work that belongs together in this keeps the local kernel's grouped order, so that the cache
-/// reuse its author intended survives.
-/// However many workers take the slots, ranks never wait for each other in a circle, since the orders of all ranks and
-/// queues are parts of one.
+/// Work whose stores leave stands in the order of departure; if they leave for the callers of other ranks only, in that
+/// of the estimated arrival of the last chunk it needs, and of departure where that is the same. Work that adds what
+/// arrives and keeps it comes last, by the estimated arrival of the last chunk it needs; within a memory budget, just
+/// before the rank makes what leaves when the memory that it frees is wanted again. Where nothing leaves: work that
+/// needs no transfer first, then by estimated arrival. Work that belongs together in this keeps the local kernel's
+/// grouped order, so that the cache reuse its author intended survives. However many workers take the slots, ranks
+/// never wait for each other in a circle, since the orders of all ranks and queues are parts of one.
 WorkOrder order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles);
 
 }  // namespace syncopate

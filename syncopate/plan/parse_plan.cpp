@@ -133,6 +133,7 @@ class PlanParser {
     buffer.shape = values_.shape(reader.required("shape"));
     buffer.dtype = values_.dtype(reader.required("dtype"));
     buffer.symmetric = values_.boolean(reader.required("symmetric"), "'symmetric'");
+    buffer.sums_in_place = values_.boolean(reader.required("sums_in_place"), "'sums_in_place'");
     buffer.shared = values_.boolean(reader.required("shared"), "'shared'");
     buffer.purpose = reader.string("purpose");
     const std::size_t dimensions = buffer.shape.size();
@@ -151,6 +152,10 @@ class PlanParser {
     buffer.role = *known_role;
     buffer.partner = values_.small(reader.required("partner"), "'partner'", -1, 1 << 16);
     window(reader.required("window"), buffer);
+    if (const Json* stacked = reader.optional("stacked")) {
+      buffer.stacked = values_.boolean(*stacked, "'stacked'");
+      if (buffer.stacked) check_stack(buffer, *stacked);
+    }
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
@@ -195,6 +200,18 @@ class PlanParser {
           "together they show all of it");
   }
 
+  void check_stack(const Buffer& buffer, const Json& at) const {
+    const bool of_kernel = buffer.role == BufferRole::kernel;
+    if (buffer.shape.size() < 2 || (!of_kernel && buffer.role != BufferRole::source) ||
+        buffer.shape[0] != (of_kernel ? plan_.ranks : 1))
+      throw values_.error(at, fmt::format("buffer '{}' is no stack of summands", buffer.name),
+                          "a stack is a buffer of the kernel whose first dimension is the ranks, or a source with one "
+                          "summand");
+    if (!is_floating(buffer.dtype) || buffer.dtype == Dtype::fp64)
+      throw values_.error(at, fmt::format("buffer '{}' is summed and {}", buffer.name, name_of(buffer.dtype)),
+                          "sums are taken in fp32, of floating-point types of at most 32 bits");
+  }
+
   /// Every buffer but the kernel's is for one of those, with as many dimensions and of its type. At most one is
   /// reduced, and at most one is a staging buffer, which is for it.
   void check_partners(const std::vector<Json>& places) {
@@ -205,6 +222,7 @@ class PlanParser {
         throw values_.error(places[b], fmt::format("buffer '{}' holds summands before the kernel only", buffer.name),
                             "what is reduced is an output: inside = partial(sum)");
       if (buffer.is_reduced()) check_reduced(buffer, places[b]);
+      check_in_place(buffer, places[b]);
       if (buffer.role == BufferRole::kernel) continue;
       const bool receives = buffer.role == BufferRole::staging;
       const auto partner = static_cast<std::size_t>(buffer.partner);
@@ -217,6 +235,11 @@ class PlanParser {
                             "its partner is a buffer of the kernel with as many dimensions and of the same dtype, "
                             "reduced if and only if it is a staging buffer");
       if (buffer.role != BufferRole::source) check_holds_nothing(buffer, places[b]);
+      if (buffer.stacked != plan_.buffers[partner].stacked)
+        throw values_.error(places[b],
+                            fmt::format("of buffers '{}' and '{}' one is a stack of summands", buffer.name,
+                                        plan_.buffers[partner].name),
+                            "both are, or neither");
       const bool both_show = !buffer.window.empty() && !plan_.buffers[partner].window.empty();
       if (!receives && (!both_show || tensor_shape(buffer) != tensor_shape(plan_.buffers[partner])))
         throw values_.error(
@@ -233,7 +256,13 @@ class PlanParser {
       throw values_.error(places.front(), fmt::format("{} reduced and {} staging buffers", reduced, staging),
                           "at most one of each");
     reduced_ = reduced_buffer(plan_);
-    staging_ = staging_buffer(plan_);
+    landing_ = landing_buffer(plan_);
+  }
+
+  void check_in_place(const Buffer& buffer, const Json& at) const {
+    if (buffer.sums_in_place && (!buffer.is_reduced() || staging_buffer(plan_) >= 0))
+      throw values_.error(at, fmt::format("buffer '{}' has sums in place", buffer.name),
+                          "of a reduced buffer only, and without a staging buffer");
   }
 
   void check_reduced(const Buffer& buffer, const Json& at) const {
@@ -290,7 +319,7 @@ class PlanParser {
     for (const Json& item : expect_array(file_, value, "accesses")) {
       const std::vector<Json>& pair = values_.tuple(item, "an access", 2);
       const int buffer = values_.index(pair[0], "the access's buffer", plan_.buffers.size());
-      if (buffer == staging_)
+      if (plan_.buffer(buffer).role == BufferRole::staging)
         throw values_.error(pair[0], "a tile's access to the staging buffer", "tiles reach it by addends");
       list.push_back({buffer, region_of(pair[1], buffer)});
     }
@@ -518,15 +547,15 @@ class PlanParser {
   }
 
   Addend addend(const Json& value) const {
-    if (staging_ < 0) throw values_.error(value, "an addend, but there is no staging buffer", "remove it");
+    if (landing_ < 0) throw values_.error(value, "an addend, but there is no staging buffer", "remove it");
     const Buffer& reduced = plan_.buffer(reduced_);
-    const Buffer& staging = plan_.buffer(staging_);
+    const Buffer& landing = plan_.buffer(landing_);
     const std::vector<Json>& pair = values_.tuple(value, "an addend", 2);
     const Addend addend{values_.contiguous(pair[0], reduced.shape, reduced.name),
-                        values_.contiguous(pair[1], staging.shape, staging.name)};
+                        values_.contiguous(pair[1], landing.shape, landing.name)};
     if (!equal_extents(addend.target, addend.source))
       throw values_.error(value,
-                          fmt::format("{}{} is added to {}{}", staging.name, addend.source.to_string(), reduced.name,
+                          fmt::format("{}{} is added to {}{}", landing.name, addend.source.to_string(), reduced.name,
                                       addend.target.to_string()),
                           "both are of one size");
     return addend;
@@ -547,7 +576,7 @@ class PlanParser {
   Json root_;
   Plan plan_;
   int reduced_ = -1;
-  int staging_ = -1;
+  int landing_ = -1;
   std::set<std::string> buffer_names_;
   std::set<std::string> parameters_;
   std::string hash_;

@@ -32,6 +32,10 @@ Region shown_region(const Buffer& buffer, int rank) {
   return buffer.window.empty() ? Region::whole(buffer.shape) : buffer.window[static_cast<std::size_t>(rank)];
 }
 
+Shape shape_without_stack(const Buffer& buffer) {
+  return {buffer.shape.begin() + (buffer.stacked ? 1 : 0), buffer.shape.end()};
+}
+
 namespace {
 
 Region shifted(Region region, const Region& origin, std::int64_t sign) {
@@ -82,6 +86,13 @@ int staging_buffer(const Plan& plan) {
   return -1;
 }
 
+bool sums_in_place(const Plan& plan) {
+  const int reduced = reduced_buffer(plan);
+  return reduced >= 0 && plan.buffer(reduced).sums_in_place;
+}
+
+int landing_buffer(const Plan& plan) { return sums_in_place(plan) ? reduced_buffer(plan) : staging_buffer(plan); }
+
 int caller_side(const Plan& plan, int buffer) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i) {
     const Buffer& other = plan.buffers[i];
@@ -121,7 +132,11 @@ constexpr std::size_t kStepColumns = 4;
 class TableMaker {
  public:
   explicit TableMaker(const Plan& plan)
-      : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), raises_(slots_raise(plan)) {}
+      : plan_(plan),
+        reduced_(reduced_buffer(plan)),
+        staging_(staging_buffer(plan)),
+        in_place_(sums_in_place(plan)),
+        raises_(slots_raise(plan)) {}
 
   void add(const RankProgram& program, std::size_t index) {
     const Slot& slot = program.slots[index];
@@ -148,7 +163,7 @@ class TableMaker {
     const Slot& slot = program.slots[index];
     add_waits(slot.sum_waits, tables_.tiles);
     std::int64_t work = add_addends(slot) + add_signals(program.slots, index);
-    if (!slot.addends.empty() || !slot.sum_waits.empty()) work += slot_work::kAdds;
+    if (!slot.addends.empty() || (!in_place_ && !slot.sum_waits.empty())) work += slot_work::kAdds;
     if (!slot.sum_waits.empty()) work += slot_work::kWaitsToAdd;
     const Shape& shape = plan_.buffer(reduced_).shape;
     const bool whole = slot.kept.dimensions() == 0;
@@ -192,6 +207,10 @@ class TableMaker {
   /// own addends in their order; merging looks at neighbours only. Returns what it may say of them by slot_work.
   std::int64_t add_addends(const Slot& slot) {
     const std::int64_t first = rows(tables_.addends, 3);
+    if (in_place_) {
+      tables_.tiles.insert(tables_.tiles.end(), {first, first, first});
+      return 0;
+    }
     std::int64_t own = first;
     for (std::size_t i = 0; i <= slot.addends.size(); ++i) {
       const bool at_own = static_cast<std::int64_t>(i) == slot.own_place;
@@ -257,6 +276,7 @@ class TableMaker {
   const Plan& plan_;
   int reduced_;
   int staging_;
+  bool in_place_;
   bool raises_;
   KernelTables tables_;
   std::vector<std::pair<std::int64_t, std::int64_t>> signals_of_;  ///< each slot's own rows of signals

@@ -9,7 +9,9 @@
 //   4. Its kernel runs on `workers` workers. Worker w takes slots w, w + workers, w + 2 workers, ... of the tile
 //      order. For each slot it performs `waits`, computes the tile, performs `sum_waits`, adds the `addends` to the
 //      values of the tile, stores what the slot keeps of them, and raises `signals` once that is visible to everyone.
-//      It may raise them later, but before it waits for anything else and before it ends. A tile that has pieces
+//      It may raise them later, but before it waits for anything else and before it ends. A raise says that all that
+//      the worker has done before is done and visible, its earlier slots included: so of a worker's slots that share
+//      in something others wait for, only the last raises the signal. A tile that has pieces
 //      computes them in the order of the slot's `steps`, each after the waits of its step.
 //   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
 //      launch is complete on this rank; outputs may be read until launch e + 1 begins, at step 1.
@@ -24,15 +26,25 @@
 //
 // Sums. An operator may reduce one of its outputs ("c: partial(sum) -> shard(0)"). Then every rank's kernel computes a
 // full-size summand, and buffer c on a rank is in the end: in the region that `after` gives the rank, the sum over all
-// ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What is sent to a rank
-// lands in its staging buffer, from where tiles of that rank add it: each tile adds in fp32, in the order of its
-// addends with its own value at `own_place`, starting from +0, and rounds once, to c's type. What travels has c's type.
+// ranks, which is its output; elsewhere, summands (or sums so far) that transfers send on. What travels has c's type.
+// It lands in the receiver's staging buffer, from where tiles add it: each adds in fp32, in the order of its addends
+// with its own value at `own_place`, starting from +0, and rounds once, to c's type. Or else, which is possible where
+// no element of a rank has more than one addend, it lands in buffer c itself, at its own place, and there is no staging
+// buffer (Buffer::sums_in_place): the memory adds the tile's value to what stands there. Of two terms that is the same
+// sum, to the bit (in fp32: where neither a term nor the sum is subnormal).
 // If every rank is to have the whole sum ("c: partial(sum) -> replicate"), transfers from c to c then distribute it:
 // what they bring takes the place of summands that the destination has sent on.
 //
 // Exchanges. A tensor may be cut otherwise for the caller than for the kernel ("a: shard(0) -> shard(1)"). Then it has
 // two buffers, each of the shape of a part: the kernel's, and the caller's, which is its source (an input) or its
 // result (an output). Transfers move it from one to the other, on a rank itself too.
+//
+// Summed inputs. An input may be a sum over ranks ("x: partial(sum) -> replicate", "-> shard(d)"), of which every rank
+// has a summand before the launch. Then the kernel's buffer is a stack: one dimension more, in front, numbers the ranks
+// that the summands come from. Transfers bring them there as they bring parts of a gathered tensor ("shard(0) ->
+// replicate" of the stack) or of an exchanged one ("shard(0) -> shard(d + 1)"). Where the local kernel loads an
+// element the fused kernel loads it of every summand and adds: in fp32, in the order of the ranks, from +0, rounding
+// once, to the tensor's type; so all ranks see the same bits.
 //
 // Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
 // order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
@@ -77,7 +89,7 @@ struct Buffer {
   Dtype dtype = Dtype::bf16;
   bool symmetric = false;  ///< peers read or write it; else local to its rank
   std::string purpose;     ///< why it exists, in words
-  Placement before;        ///< as the operator file states them
+  Placement before;        ///< as the operator file states them; of a stack, its own
   Placement inside;
   Placement after;           ///< differs from `inside` only for outputs that are communicated
   std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
@@ -89,14 +101,23 @@ struct Buffer {
   /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
   /// has its own.
   bool shared = false;
+  /// A stack of summands ("Summed inputs" above): the kernel's buffer, or the source of one, which shows the summand of
+  /// its rank.
+  bool stacked = false;
   /// Per rank, of integers: from where to below where runs that make up inputs draw them; empty: -1, 0 and 1.
   std::vector<Range> values = {};
+  /// Of the reduced buffer: what peers send for its sums lands in it, at its own place. A slot then adds to all that
+  /// its tile stores there, each element once, or to none of it; and it keeps all of it.
+  bool sums_in_place = false;
 
   bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };
 
 /// The box of its tensor that a buffer shows on a rank.
 Region shown_region(const Buffer& buffer, int rank);
+/// The shape of the tensor that the local kernel has where the fused one has this buffer; what the caller has of it in
+/// a source. Without the dimension that numbers summands.
+Shape shape_without_stack(const Buffer& buffer);
 /// A box of the tensor as a box of the buffer, and the other way round.
 Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor);
 Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer);
@@ -140,8 +161,8 @@ struct Queue {
 };
 
 /// Summands that a tile adds to its own: elements `target` of the reduced buffer have theirs in `source`, a box of
-/// equal extents in the staging buffer. Both boxes are contiguous in memory. A tile adds to those of its elements that
-/// are in `target`, and ignores the rest.
+/// equal extents in the staging buffer, or, where sums are in place, the same box. Both boxes are contiguous in memory.
+/// A tile adds to those of its elements that are in `target`, and ignores the rest.
 struct Addend {
   Region target;
   Region source;
@@ -279,6 +300,10 @@ Region output_region(const Plan& plan, int buffer, int rank);
 int reduced_buffer(const Plan& plan);
 /// The staging buffer, or -1.
 int staging_buffer(const Plan& plan);
+/// Whether the plan reduces an output, and tiles add in place.
+bool sums_in_place(const Plan& plan);
+/// Where summands land: the staging buffer, or, where sums are in place, the reduced one. Or -1.
+int landing_buffer(const Plan& plan);
 /// The source or the result that is for this buffer of the kernel, or -1.
 int caller_side(const Plan& plan, int buffer);
 /// Whether callers have nothing to do with a buffer: it is a staging buffer, or has a source or a result instead.
@@ -291,7 +316,7 @@ bool cuts_tiles(const Plan& plan);
 /// What a slot whose outputs leave does besides computing and storing its tile. The numbers stand in
 /// emitted kernels, too.
 namespace slot_work {
-inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or waits before adding
+inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or, not in place, waits before adding
 inline constexpr std::int64_t kRaisesLate = 2;   ///< before it stores it raises the signals of its worker's slot before
 inline constexpr std::int64_t kRaisesEarly = 4;  ///< it raises its own signals as soon as it has stored
 inline constexpr std::int64_t kAddsOne = 8;      ///< it has exactly one row of `addends`
@@ -332,6 +357,7 @@ struct KernelTables {
   std::vector<std::int64_t> waits;
   /// Per addend: shift, begin, end. Element e of the reduced buffer, begin <= e < end, has its summand at element
   /// e + shift of the staging buffer. Addends of a slot that follow each other are merged where that changes nothing.
+  /// Empty where sums are in place.
   std::vector<std::int64_t> addends;
   /// Per signal of a slot: home rank, flag slot.
   std::vector<std::int64_t> signals;

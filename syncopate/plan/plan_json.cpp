@@ -122,11 +122,12 @@ Json tile_json(const Tile& tile) {
 }
 
 Json buffer_json(const Buffer& buffer) {
-  return Json::object({{"name", buffer.name},
+  Json json = Json::object({{"name", buffer.name},
                        {"parameter", buffer.parameter},
                        {"shape", integers(buffer.shape)},
                        {"dtype", std::string(name_of(buffer.dtype))},
                        {"symmetric", buffer.symmetric},
+                       {"sums_in_place", buffer.sums_in_place},
                        {"shared", buffer.shared},
                        {"purpose", buffer.purpose},
                        {"before", buffer.before.to_string()},
@@ -137,6 +138,8 @@ Json buffer_json(const Buffer& buffer) {
                        {"role", std::string(name_of(buffer.role))},
                        {"partner", buffer.partner},
                        {"window", list_of(buffer.window, region_json)}});
+  if (buffer.stacked) json.set("stacked", true);
+  return json;
 }
 
 Json signal_json(const Signal& signal) {

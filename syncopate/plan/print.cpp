@@ -76,11 +76,12 @@ std::string order_line(const Plan& plan) {
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
     parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
   }
-  std::string text =
-      fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
-                  slots_raise(plan) ? "chunks that leave first, in that order, then own ones in order of arrival"
-                                    : "local chunks first, then in order of arrival",
-                  count_of(least, "tile"), least == 1 ? "s" : "");
+  std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
+                                 reduced_buffer(plan) >= 0
+                                     ? "chunks that leave first, in that order, then own ones in order of arrival"
+                                 : slots_raise(plan) ? "in order of arrival, and of departure where that is the same"
+                                                     : "local chunks first, then in order of arrival",
+                                 count_of(least, "tile"), least == 1 ? "s" : "");
   if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
   return text;
 }
@@ -205,7 +206,9 @@ std::string slot_text(const Plan& plan, const Slot& slot) {
   if (slot.kept.dimensions() > 0) parts.push_back("keeps " + chunk_text(plan, {0, reduced_buffer(plan), slot.kept}));
   if (!slot.waits.empty()) parts.push_back("after " + waits_text(plan, slot.waits));
   if (std::string walk = steps_text(plan, slot); !walk.empty()) parts.push_back(std::move(walk));
-  if (!slot.addends.empty())
+  if (!slot.addends.empty() && sums_in_place(plan))
+    parts.emplace_back("adds to the summand in place");
+  else if (!slot.addends.empty())
     parts.push_back(fmt::format("adds {} summand{} before its own and {} behind", slot.own_place,
                                 slot.own_place == 1 ? "" : "s",
                                 slot.addends.size() - static_cast<std::size_t>(slot.own_place)));

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "syncopate/plan/knowledge.h"
 
@@ -139,11 +140,15 @@ class Realiser {
     return found->second;
   }
 
-  /// A signal at the owner of transfer n that each of these pieces of a rank's work raises.
+  /// A signal at the owner of transfer n that says that these pieces of a rank's work are done. Of each worker only the
+  /// last of them raises it: it comes after the others, and its release covers all that its worker has stored and read
+  /// before. More raises would bring nothing, since all are waited for, and each of them stalls a worker. Nor does it
+  /// close a circle of waits: that last piece was waited for anyway, and everything ahead of it with it.
   int counter_of(int n, int rank, const std::vector<int>& work, std::string name, std::string counts) {
+    const std::vector<int> raising = knowledge_.last_of_workers(rank, work);
     const int counter = add_signal(std::move(name), node(n).owner, std::move(counts));
-    plan_.signals[static_cast<std::size_t>(counter)].per_launch = static_cast<std::int64_t>(work.size());
-    for (const int w : work) raises_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)].push_back(counter);
+    plan_.signals[static_cast<std::size_t>(counter)].per_launch = static_cast<std::int64_t>(raising.size());
+    for (const int w : raising) raises_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)].push_back(counter);
     return counter;
   }
 
@@ -238,7 +243,7 @@ class Realiser {
     const int counter = counter_of(
         n, t.source, storing,
         fmt::format("{} of rank {} for rank {}{}", chunk_name(t), t.source, t.destination, seen_by(t.owner, t.source)),
-        fmt::format("a tile of rank {} has stored its part of the chunk", t.source));
+        fmt::format("a worker of rank {} has stored its last part of the chunk", t.source));
     transfer(n).waits.push_back(all_of(counter));
   }
 
@@ -246,10 +251,11 @@ class Realiser {
     if (adding.empty()) return;
     const TransferNode& t = node(n);
     const TransferNode& old = node(t.reuses);
-    const int counter = counter_of(n, t.destination, adding,
-                                   fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source,
-                                               old.destination, seen_by(t.owner, old.destination)),
-                                   fmt::format("a tile of rank {} has added its part of the chunk", t.destination));
+    const int counter =
+        counter_of(n, t.destination, adding,
+                   fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source, old.destination,
+                               seen_by(t.owner, old.destination)),
+                   fmt::format("a worker of rank {} has added its last part of the chunk", t.destination));
     transfer(n).waits.push_back(all_of(counter));
   }
 
@@ -284,10 +290,11 @@ class Realiser {
       wait_for(work.first_needs, slot.waits);
       const auto [walk, is_first] = walks.try_emplace(work.tile);
       if (is_first) walk->second = walk_order(work, known_to_worker);
-      for (const int piece : walk->second) {
-        slot.steps.push_back({piece, {}});
-        wait_for(work.piece_needs[static_cast<std::size_t>(piece)], slot.steps.back().waits);
-      }
+      slot.steps.reserve(walk->second.size());
+      for (const int piece : walk->second) slot.steps.push_back({piece, {}});
+      if (!is_known(work.needs, known_to_worker))
+        for (LoopStep& step : slot.steps)
+          wait_for((*work.piece_needs)[static_cast<std::size_t>(step.piece)], step.waits);
       wait_for(work.sums, slot.sum_waits);
       for (const int n : work.sums) add_summand(work, n, rank, slot);
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
@@ -295,19 +302,24 @@ class Realiser {
     }
   }
 
+  static bool is_known(const std::vector<int>& nodes, const BitSet& known) {
+    return std::all_of(nodes.begin(), nodes.end(), [&](int n) { return known.contains(n); });
+  }
+
   /// The pieces of a tile loop by loop, those of a loop by the estimated arrival of the last chunk that each needs. If
   /// nothing that a loop needs is still to come, the worker walks it in the kernel's own order.
   std::vector<int> walk_order(const Work& work, const BitSet& known) const {
     const std::vector<LoopPiece>& pieces = plan_.tiles[static_cast<std::size_t>(work.tile)].pieces;
+    std::vector<int> order(pieces.size());
+    std::iota(order.begin(), order.end(), 0);
+    if (is_known(work.needs, known)) return order;
     std::vector<std::pair<int, std::int64_t>> moments;  // loop, arrival
     for (std::size_t p = 0; p < pieces.size(); ++p) {
       std::int64_t arrival = 0;
-      for (const int n : work.piece_needs[p])
+      for (const int n : (*work.piece_needs)[p])
         if (!known.contains(n)) arrival = std::max(arrival, node(n).arrival);
       moments.emplace_back(pieces[p].loop, arrival);
     }
-    std::vector<int> order(pieces.size());
-    std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return moments[static_cast<std::size_t>(a)] < moments[static_cast<std::size_t>(b)];
     });
@@ -334,11 +346,31 @@ class Realiser {
     }
     const std::vector<int> last = knowledge_.not_implied(touching, known);
     if (last.empty()) return;
-    const int drained = add_signal(fmt::format("peers done with buffers of rank {}", rank), rank,
-                                   "a peer's last transfer from or to this rank has completed");
-    for (const int n : last) transfer(n).signals.push_back(drained);
-    plan_.signals[static_cast<std::size_t>(drained)].per_launch = static_cast<std::int64_t>(last.size());
-    program(rank).completion_waits.push_back({drained, static_cast<std::int64_t>(last.size())});
+    // Several raise one signal where no raise of the next launch can come before all of this one's have.
+    std::vector<int> together;
+    std::vector<int> alone;
+    for (const int n : last) (begins_after(n, last, rank) ? together : alone).push_back(n);
+    if (together.size() == 1) alone.push_back(std::exchange(together, {}).front());
+    const std::string name = fmt::format("peers done with buffers of rank {}", rank);
+    const std::string counts = "a peer's last transfer from or to this rank has completed";
+    const auto wait_for = [&](const std::string& full_name, const std::vector<int>& nodes) {
+      const int drained = add_signal(full_name, rank, counts);
+      for (const int n : nodes) transfer(n).signals.push_back(drained);
+      plan_.signals[static_cast<std::size_t>(drained)].per_launch = static_cast<std::int64_t>(nodes.size());
+      program(rank).completion_waits.push_back(all_of(drained));
+    };
+    if (!together.empty()) wait_for(name, together);
+    for (const int n : alone)
+      wait_for(last.size() == 1 ? name : fmt::format("{}: {} of rank {}", name, chunk_name(node(n)), node(n).owner),
+               {n});
+  }
+
+  /// Whether transfer n of a launch begins after the transfers `last` of the launch before have completed, which a rank
+  /// waits for before it completes a launch: n waits for that, or its owner knows when it has completed that launch.
+  bool begins_after(int n, const std::vector<int>& last, int rank) const {
+    if (finished_[static_cast<std::size_t>(n)].contains(rank)) return true;
+    const BitSet& known = known_when_complete_[static_cast<std::size_t>(node(n).owner)];
+    return std::all_of(last.begin(), last.end(), [&](int other) { return known.contains(other); });
   }
 
   Plan& plan_;

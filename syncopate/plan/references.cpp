@@ -43,6 +43,8 @@ class Checker {
              fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
                          to_string(buffer.shape)));
     check_window(buffer);
+    expect(!buffer.stacked || buffer.shape.size() > 1,
+           fmt::format("buffer {} is a stack of summands and has {} dimensions", buffer.name, buffer.shape.size()));
   }
 
   void check_window(const Buffer& buffer) {
@@ -193,7 +195,7 @@ class Checker {
     check_raises(slot.signals, "a tile");
     if (problem_) return;
     const int reduced = reduced_buffer(plan_);
-    const int staging = staging_buffer(plan_);
+    const int landing = landing_buffer(plan_);
     if (reduced < 0) {
       expect(slot.kept.dimensions() == 0 && slot.sum_waits.empty() && slot.addends.empty(),
              fmt::format("a tile of rank {} has to do with sums, and no buffer is reduced", rank));
@@ -205,11 +207,11 @@ class Checker {
     expect(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
            fmt::format("a tile of rank {} adds its own value after {} of {} addends", rank, slot.own_place,
                        slot.addends.size()));
-    expect(slot.addends.empty() || staging >= 0, fmt::format("a tile of rank {} adds from no staging buffer", rank));
+    expect(slot.addends.empty() || landing >= 0, fmt::format("a tile of rank {} adds from no staging buffer", rank));
     for (const Addend& addend : slot.addends) {
       if (problem_) return;
       check_box(reduced, addend.target, "an addend");
-      check_box(staging, addend.source, "an addend");
+      check_box(landing, addend.source, "an addend");
     }
   }
 

@@ -55,6 +55,27 @@ void add_up(const Sum& sum, const Buffer& about, const std::vector<std::vector<B
 
 }  // namespace
 
+Bytes sum_of_stack(const Buffer& about, const Bytes& stack) {
+  check_internal(about.stacked, "a sum over what is no stack");
+  const std::int64_t elements = volume(shape_without_stack(about));
+  SumOrder order;
+  std::vector<const std::byte*> summands;
+  for (std::int64_t rank = 0; rank < about.shape[0]; ++rank) {
+    order.terms.push_back({static_cast<int>(rank), {}});
+    summands.push_back(stack.data() + bytes_of(rank * elements, about.dtype));
+  }
+  return sum_of_run(order, summands, elements, about.dtype);
+}
+
+std::vector<Bytes> local_inputs(const Plan& plan, std::vector<Bytes> inputs) {
+  for (std::size_t buffer = 0; buffer < inputs.size(); ++buffer) {
+    const Buffer& about = plan.buffers[buffer];
+    if (about.stacked && about.role == BufferRole::kernel && !inputs[buffer].empty())
+      inputs[buffer] = sum_of_stack(about, inputs[buffer]);
+  }
+  return inputs;
+}
+
 Bytes cut_out(const Bytes& whole, const Region& region, const Shape& shape, Dtype dtype) {
   Bytes part;
   part.reserve(bytes_of(region.volume(), dtype));

@@ -12,6 +12,11 @@ namespace syncopate {
 /// The elements of `region` of a buffer of this shape, row-major.
 Bytes cut_out(const Bytes& whole, const Region& region, const Shape& shape, Dtype dtype);
 
+/// The sum over a stack, as tiles load it.
+Bytes sum_of_stack(const Buffer& about, const Bytes& stack);
+/// What the local kernel reads on a rank, [buffer], where launches read `inputs`, of launch_inputs(): sums of stacks.
+std::vector<Bytes> local_inputs(const Plan& plan, std::vector<Bytes> inputs);
+
 /// The outputs of every rank, [rank][buffer], if rank r's local kernel, run over whole tensors, leaves `unfused[r]`
 /// ([buffer], empty for what is no output). Of the reduced buffer a rank's output is its output_region(), cut out, each
 /// element added up in the order that Plan::sums states; of a result it is what its window shows of what the kernels

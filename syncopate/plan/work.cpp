@@ -162,18 +162,25 @@ class WorkMaker {
   }
 
   void add_needs(const Tile& tile, const std::vector<Work>& list, Work& work) const {
-    // Tiles that follow each other often need the same in their loops, as those of one head of an attention do.
-    const Tile* const before = list.empty() ? nullptr : &plan_.tiles[static_cast<std::size_t>(list.back().tile)];
+    // Tiles that follow each other need much the same in their loops, as those of one head of an attention do.
+    const Work* const last = list.empty() ? nullptr : &list.back();
+    const Tile* const before = last == nullptr ? nullptr : &plan_.tiles[static_cast<std::size_t>(last->tile)];
     work.first_needs = needs_of(tile.reads);
-    work.needs = work.first_needs;
-    if (before != nullptr && !tile.pieces.empty() && before->pieces == tile.pieces) {
-      work.piece_needs = list.back().piece_needs;
-    } else {
-      for (const LoopPiece& piece : tile.pieces) work.piece_needs.push_back(needs_of(piece.reads));
+    if (before != nullptr && before->pieces == tile.pieces && last->first_needs == work.first_needs) {
+      work.needs = last->needs;
+      work.piece_needs = last->piece_needs;
+      return;
     }
-    for (const std::vector<int>& needs : work.piece_needs)
-      work.needs.insert(work.needs.end(), needs.begin(), needs.end());
-    if (!work.piece_needs.empty()) make_unique(work.needs, [](int n) { return n; });
+    auto pieces = std::make_shared<std::vector<std::vector<int>>>();
+    work.needs = work.first_needs;
+    for (std::size_t p = 0; p < tile.pieces.size(); ++p) {
+      const std::vector<TileAccess>& reads = tile.pieces[p].reads;
+      const bool same = before != nullptr && p < before->pieces.size() && before->pieces[p].reads == reads;
+      pieces->push_back(same ? (*last->piece_needs)[p] : needs_of(reads));
+      work.needs.insert(work.needs.end(), pieces->back().begin(), pieces->back().end());
+    }
+    if (!pieces->empty()) make_unique(work.needs, [](int n) { return n; });
+    work.piece_needs = std::move(pieces);
   }
 
   void add_tile(int index, std::vector<Work>& list) const {

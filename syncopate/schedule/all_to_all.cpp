@@ -209,6 +209,7 @@ Schedule all_to_all(const LogicalTensor& tensor, int ranks, const TemplateOption
   const Boxes boxes = boxes_of(tensor, ranks, options.split);
   const bool ring = options.algorithm == Algorithm::ring || options.algorithm == Algorithm::bidirectional_ring;
   Steps steps = ring ? ring_steps(boxes, options.algorithm == Algorithm::bidirectional_ring) : direct_steps(boxes);
+  if (!ring && options.chunk_major) steps = chunk_by_chunk(steps);
   if (options.algorithm == Algorithm::interleaved) share_ports(steps, options.initiator, shares_of(options));
   ScheduleBuilder builder(ranks);
   const int id = builder.tensor(tensor);

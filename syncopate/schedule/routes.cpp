@@ -154,6 +154,20 @@ Steps direct_gather(const Ownership& owned) {
   return steps;
 }
 
+Steps chunk_by_chunk(const Steps& steps) {
+  std::map<std::size_t, Steps> passes;
+  for (const std::vector<Message>& step : steps) {
+    std::map<std::pair<int, int>, std::size_t> sent;
+    std::map<std::size_t, std::vector<Message>> parts;
+    for (const Message& message : step) parts[sent[{message.source, message.destination}]++].push_back(message);
+    for (auto& [pass, part] : parts) passes[pass].push_back(std::move(part));
+  }
+  Steps ordered;
+  for (auto& [pass, list] : passes)
+    for (std::vector<Message>& step : list) ordered.push_back(std::move(step));
+  return ordered;
+}
+
 Steps direct_broadcast(const Ownership& owned, int root) {
   Steps steps;
   const Part all = owned.of(root);

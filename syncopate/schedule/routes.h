@@ -58,6 +58,8 @@ class Ownership {
 
 /// In round s = 1..ranks-1 every rank sends its own atoms to rank + s.
 Steps direct_gather(const Ownership& owned);
+/// Direct routes otherwise ordered: the first message of every pair of ranks in all steps, then the second.
+Steps chunk_by_chunk(const Steps& steps);
 /// The root sends an atom to all others, beginning with rank root + 1, then the next atom.
 Steps direct_broadcast(const Ownership& owned, int root);
 /// In round s = 1..ranks-1 every rank sends what rank + s owns there; chunk_major: the first atom of every owner in all

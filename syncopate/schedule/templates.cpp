@@ -11,11 +11,24 @@ namespace syncopate {
 namespace {
 
 /// The chunks of every rank's shard.
-Ownership shards_of(const LogicalTensor& tensor, const Placement& sharded, int ranks, std::int64_t split) {
+Ownership shards_of(const LogicalTensor& tensor, const Placement& sharded, int ranks, int dimension,
+                    std::int64_t split) {
   Ownership owned(ranks);
   for (int rank = 0; rank < ranks; ++rank)
-    owned.add_owner(cut(held_region(sharded, tensor.shape, ranks, rank), sharded.dimension, split));
+    owned.add_owner(cut(held_region(sharded, tensor.shape, ranks, rank), dimension, split));
   return owned;
+}
+
+Region largest_shard(const LogicalTensor& tensor, const Placement& sharded, int ranks) {
+  Region shard = Region::whole(tensor.shape);
+  shard[sharded.dimension] = chunk_of(shard[sharded.dimension], ranks, 0);
+  return shard;
+}
+
+/// Along which dimension the shards of a gather are cut: the one that is sharded, unless that leaves nothing to cut.
+int dimension_to_cut(const LogicalTensor& tensor, int ranks, std::int64_t split) {
+  const Region shard = largest_shard(tensor, tensor.before, ranks);
+  return shard[tensor.before.dimension].size() > 1 ? tensor.before.dimension : dimension_to_split(shard, split);
 }
 
 /// The routes of a gather; sums go the same ways backwards, so `direction` says where rings go.
@@ -23,7 +36,7 @@ Steps gather_steps(const Ownership& owned, const TemplateOptions& options, int d
   switch (options.algorithm) {
     case Algorithm::direct:
     case Algorithm::interleaved:
-      return direct_gather(owned);
+      return options.chunk_major ? chunk_by_chunk(direct_gather(owned)) : direct_gather(owned);
     case Algorithm::ring:
       return ring_gather(owned, direction);
     case Algorithm::bidirectional_ring:
@@ -49,12 +62,12 @@ Schedule carried(const LogicalTensor& tensor, const std::vector<Region>& atoms, 
   return std::move(builder).build();
 }
 
-void check_shard_split(const LogicalTensor& tensor, const Placement& sharded, int ranks, const TemplateOptions& options,
-                       const SourceLocation& where) {
-  const std::int64_t largest = chunk_of(Region::whole(tensor.shape)[sharded.dimension], ranks, 0).size();
+void check_shard_split(const LogicalTensor& tensor, const Placement& sharded, int ranks, int dimension,
+                       const TemplateOptions& options, const SourceLocation& where) {
+  const std::int64_t largest = largest_shard(tensor, sharded, ranks)[dimension].size();
   check_split(options, largest,
               fmt::format("the largest shard of '{}' has {} {} along dimension {}", tensor.name, largest,
-                          largest == 1 ? "index" : "indices", sharded.dimension),
+                          largest == 1 ? "index" : "indices", dimension),
               where);
 }
 
@@ -81,8 +94,9 @@ Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOption
   check_internal(tensor.before.kind == Placement::Kind::shard && tensor.after == Placement::replicate(),
                  "an all-gather turns shard into replicate");
   check_options(CollectiveType::all_gather, ranks, options, where);
-  check_shard_split(tensor, tensor.before, ranks, options, where);
-  const Ownership owned = shards_of(tensor, tensor.before, ranks, options.split);
+  const int dimension = dimension_to_cut(tensor, ranks, options.split);
+  check_shard_split(tensor, tensor.before, ranks, dimension, options, where);
+  const Ownership owned = shards_of(tensor, tensor.before, ranks, dimension, options.split);
   return carried(tensor, owned.atoms(), gather_steps(owned, options, 1), ranks, options, Reduction::none);
 }
 
@@ -91,8 +105,8 @@ Schedule reduce_scatter(const LogicalTensor& tensor, int ranks, const TemplateOp
   check_internal(tensor.before == Placement::partial_sum() && tensor.after.kind == Placement::Kind::shard,
                  "a reduce-scatter turns partial(sum) into shard");
   check_options(CollectiveType::reduce_scatter, ranks, options, where);
-  check_shard_split(tensor, tensor.after, ranks, options, where);
-  const Ownership owned = shards_of(tensor, tensor.after, ranks, options.split);
+  check_shard_split(tensor, tensor.after, ranks, tensor.after.dimension, options, where);
+  const Ownership owned = shards_of(tensor, tensor.after, ranks, tensor.after.dimension, options.split);
   const bool direct = options.algorithm == Algorithm::direct || options.algorithm == Algorithm::interleaved;
   return carried(tensor, owned.atoms(),
                  direct ? direct_scatter(owned, options.chunk_major) : backwards(gather_steps(owned, options, -1)),
@@ -114,7 +128,9 @@ Schedule all_reduce(const LogicalTensor& tensor, int ranks, const TemplateOption
   scattered.after = Placement::shard(options.dimension);
   LogicalTensor gathered = tensor;
   gathered.before = scattered.after;
-  return compose(reduce_scatter(scattered, ranks, options, where), all_gather(gathered, ranks, options, where));
+  TemplateOptions gathering = options;
+  gathering.chunk_major = false;  // it is about summands
+  return compose(reduce_scatter(scattered, ranks, options, where), all_gather(gathered, ranks, gathering, where));
 }
 
 Schedule broadcast(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,

@@ -108,8 +108,7 @@ class CoverageCheck {
         arriving.push_back({destination.region, {Filler::Kind::transfer, t}});
     }
     if (b == index_.reduced()) {
-      // Sums that arrive take the place of summands, once each.
-      check_disjoint(rank, b, arriving);
+      check_arriving_once(rank, b, std::move(arriving));
     } else {
       fillers.insert(fillers.end(), arriving.begin(), arriving.end());
     }
@@ -122,6 +121,18 @@ class CoverageCheck {
                          buffer.role == BufferRole::kernel ? "the kernel" : "the caller", buffer.name,
                          demanded.to_string(), rank, where(b, hole));
     });
+  }
+
+  /// Sums that arrive take the place of summands, once each; and where sums are in place, summands arrive once each.
+  /// Which is which, the order tells.
+  void check_arriving_once(int rank, int b, std::vector<Box<Filler>> arriving) {
+    const auto first_summand = std::stable_partition(arriving.begin(), arriving.end(), [&](const Box<Filler>& box) {
+      return summands_->distributes(box.owner.number);
+    });
+    std::vector<Box<Filler>> summands(first_summand, arriving.end());
+    arriving.erase(first_summand, arriving.end());
+    check_disjoint(rank, b, arriving);
+    if (!steps_.empty()) check_disjoint(rank, b, summands);
   }
 
   /// What must be filled of a buffer.
@@ -190,8 +201,8 @@ class CoverageCheck {
         check_filled(reading.source, parts, false, [&](const Region& hole) {
           return fmt::format("{} adds {} to {}, but no transfer brings {}",
                              describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
-                             where(index_.staging(), reading.source), where(index_.reduced(), reading.target),
-                             where(index_.staging(), hole));
+                             where(index_.landing(), reading.source), where(index_.reduced(), reading.target),
+                             where(index_.landing(), hole));
         });
       }
     }

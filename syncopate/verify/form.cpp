@@ -96,7 +96,8 @@ class FormCheck {
   bool buffers() {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (!shape_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer)) return false;
+      if (!shape_is_good(buffer) || !stack_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer))
+        return false;
       if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
       if (buffer.role == BufferRole::staging && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
       leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result;
@@ -109,7 +110,35 @@ class FormCheck {
                                plan_.buffer(buffer.partner).name)))
         return false;
     }
-    return staging_ < 0 || staging_is_good(plan_.buffer(staging_));
+    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good();
+  }
+
+  /// What memory adds to.
+  bool in_place_is_good() {
+    for (const Buffer& buffer : plan_.buffers)
+      if (buffer.sums_in_place &&
+          (!require(buffer.is_reduced() && staging_ < 0,
+                    "buffer {} has sums in place, and is not reduced, or has a staging buffer, too", buffer.name) ||
+           !require(buffer.dtype == Dtype::bf16 || buffer.dtype == Dtype::fp16 || buffer.dtype == Dtype::fp32,
+                    "buffer {} has sums in place, and memory does not add {}", buffer.name, name_of(buffer.dtype))))
+        return false;
+    in_place_ = reduced_ >= 0 && plan_.buffer(reduced_).sums_in_place;
+    return true;
+  }
+
+  /// Of a stack of summands the kernel's buffer has one of every rank.
+  bool stack_is_good(const Buffer& buffer) {
+    if (!buffer.stacked) return true;
+    const bool of_kernel = buffer.role == BufferRole::kernel;
+    return require((of_kernel && !buffer.is_reduced()) || buffer.role == BufferRole::source,
+                   "buffer {} is a stack of summands, but neither of the kernel nor of its caller", buffer.name) &&
+           require(buffer.shape.size() > 1 && buffer.shape[0] == (of_kernel ? plan_.ranks : 1),
+                   "buffer {} is a stack of summands of {}, but has shape {}", buffer.name,
+                   of_kernel ? count_of(plan_.ranks, "rank") : "one rank", [&] { return to_string(buffer.shape); }) &&
+           require(buffer.before == Placement::shard(0),
+                   "buffer {} is a stack of summands, but rank r does not hold "
+                   "summand r",
+                   buffer.name);
   }
 
   /// The box of a tensor of these extents that a buffer is to show on a rank.
@@ -154,7 +183,8 @@ class FormCheck {
                  "buffer {} is for buffer number {}, which is none of the kernel's", caller.name, caller.partner))
       return false;
     const Buffer& kernel = plan_.buffer(caller.partner);
-    if (!require(!kernel.window.empty() && kernel.dtype == caller.dtype && kernel.shape.size() == caller.shape.size(),
+    if (!require(!kernel.window.empty() && kernel.dtype == caller.dtype && kernel.shape.size() == caller.shape.size() &&
+                     kernel.stacked == caller.stacked,
                  "buffers {} and {} cannot be of one tensor", caller.name, kernel.name) ||
         !holds_nothing(kernel) || (caller.role == BufferRole::result && !holds_nothing(caller)))
       return false;
@@ -283,7 +313,7 @@ class FormCheck {
                 "{}: axis {} has indices from 0 up to, not including, {}", describe(tile), plan_.kernel.axes[a],
                 plan_.kernel.extents[a]);
       require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
-      if (!accesses_are_good(tile, tile.reads) || !accesses_are_good(tile, tile.writes)) return false;
+      if (!accesses_are_good(tile, tile.reads, true) || !accesses_are_good(tile, tile.writes, false)) return false;
       if (!pieces_are_good(tile)) return false;
     }
     return true;
@@ -306,19 +336,30 @@ class FormCheck {
         return false;
       loop = piece.loop;
       end = piece.end;
-      if (!accesses_are_good(tile, piece.reads)) return false;
+      if (!accesses_are_good(tile, piece.reads, true)) return false;
     }
     return true;
   }
 
-  bool accesses_are_good(const Tile& tile, const std::vector<TileAccess>& accesses) {
+  /// A load from a stack is one of every summand.
+  template <typename Owner>
+  bool is_of_all_summands(const TileAccess& access, bool is_read, Owner&& owner) {
+    const Buffer& buffer = plan_.buffer(access.buffer);
+    if (!buffer.stacked || access.region.empty()) return true;
+    return require(is_read, "{} writes to {}, a stack of summands", owner, buffer.name) &&
+           require(access.region[0] == Range{0, buffer.shape[0]},
+                   "{} reads {}{}, which is not the same of every summand", owner, buffer.name, access.region);
+  }
+
+  bool accesses_are_good(const Tile& tile, const std::vector<TileAccess>& accesses, bool is_read) {
     const auto name = [&] { return describe(tile); };
     return std::all_of(accesses.begin(), accesses.end(), [&](const TileAccess& access) {
       return require(in_range(access.buffer, plan_.buffers), "{} uses buffer number {} of {}", name, access.buffer,
                      plan_.buffers.size()) &&
              require(plan_.buffer(access.buffer).role == BufferRole::kernel,
                      "{} uses {}, which is none of the kernel's", name, plan_.buffer(access.buffer).name) &&
-             region_is_good(plan_.buffer(access.buffer), access.region, name);
+             region_is_good(plan_.buffer(access.buffer), access.region, name) &&
+             is_of_all_summands(access, is_read, name);
     });
   }
 
@@ -413,8 +454,8 @@ class FormCheck {
     if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
       return check_summands(rank, transfer, name);
     if (transfer.source.buffer != transfer.destination.buffer) return check_exchange(rank, transfer, name);
-    if (!require(transfer.source.buffer != staging_ &&
-                     (transfer.source.buffer != reduced_ || buffer.after.kind == Placement::Kind::replicate),
+    if (!require(transfer.source.buffer != staging_ && (transfer.source.buffer != reduced_ || in_place_ ||
+                                                        buffer.after.kind == Placement::Kind::replicate),
                  "{} stays in buffer {}: summands go from the reduced buffer to the staging buffer", name, buffer.name))
       return;
     require(buffer.symmetric, "{} moves {}, which is local: peers cannot reach it", name, buffer.name);
@@ -545,12 +586,36 @@ class FormCheck {
     if (slot.kept.dimensions() > 0) box_is_good(reduced, slot.kept, name);
     require(slot.own_place >= 0 && static_cast<std::size_t>(slot.own_place) <= slot.addends.size(),
             "{} adds its own value at place {} of {} addends", name, slot.own_place, slot.addends.size());
+    if (in_place_) return check_in_place(slot, name);
     if (slot.addends.empty() || !require(staging_ >= 0, "{} adds summands, and no buffer receives any", name)) return;
     for (const Addend& addend : slot.addends) {
       if (box_is_good(reduced, addend.target, name) && box_is_good(plan_.buffer(staging_), addend.source, name))
         require(equal_extents(addend.target, addend.source), "{} adds {} to {}, a box of another size", name,
                 addend.source, addend.target);
     }
+  }
+
+  /// What a slot adds in place is all that it stores, each element once, or nothing.
+  template <typename Owner>
+  void check_in_place(const Slot& slot, Owner&& name) {
+    const Buffer& reduced = plan_.buffer(reduced_);
+    require(slot.kept.dimensions() == 0, "{} keeps a part of its tile, and adds in place", name);
+    require(!slot.addends.empty() || slot.sum_waits.empty(), "{} waits to add in place, and adds nothing", name);
+    std::vector<Box<int>> boxes;
+    std::vector<Region> targets;
+    for (const Addend& addend : slot.addends) {
+      if (!box_is_good(reduced, addend.target, name)) return;
+      require(addend.target == addend.source, "{} adds {} to {}, and sums are in place", name, addend.source,
+              addend.target);
+      boxes.push_back({addend.target, 0});
+      targets.push_back(addend.target);
+    }
+    require(!find_overlap(boxes).has_value(), "{} adds to an element in place twice", name);
+    if (targets.empty() || !in_range(slot.tile, plan_.tiles)) return;
+    for (const TileAccess& write : plan_.tiles[static_cast<std::size_t>(slot.tile)].writes)
+      if (write.buffer == reduced_)
+        require(uncovered(write.region, targets).empty(), "{} adds in place to only a part of {}{}, which it stores",
+                name, reduced.name, write.region);
   }
 
   template <typename Owner>
@@ -592,12 +657,14 @@ class FormCheck {
   Claim claim_{
       "form",
       "every index is in range, every region inside its buffer, transfers move equal regions of one symmetric "
-      "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to its staging "
-      "buffer, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks each piece "
+      "buffer, or of one tensor between the kernel's buffer and the caller's, or of the reduced buffer to where its "
+      "summands land, from or to the rank of their queue, every rank has every tile once, or cut, every slot walks "
+      "each piece "
       "of its tile once, every sum has an order that names each rank once, every signal has a place "
       "of its own and every wait is on a signal of the waiter's rank."};
   int reduced_ = -1;
   int staging_ = -1;
+  bool in_place_ = false;
   bool leaves_ = false;  ///< outputs leave tile by tile
   std::int64_t transfers_ = 0;
   std::int64_t waits_ = 0;

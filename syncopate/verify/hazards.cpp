@@ -22,15 +22,33 @@ Event filling_event(const PlanIndex& index, int rank, const Source& source) {
   return transfer_event(index, source.transfer);
 }
 
-std::string raises_of(const PlanIndex& index, const Event& event) {
+std::string names_of(const PlanIndex& index, const std::vector<int>& signals) {
   std::string text;
+  for (const int signal : signals) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", index.signal(signal).name);
+  return text;
+}
+
+/// What a slot that raises nothing leaves to a later slot of its worker; "" if none raises anything.
+std::string left_to_later_slot(const PlanIndex& index, const Event& slot) {
+  const auto slots = static_cast<int>(index.program(slot.rank).slots.size());
+  for (int later = slot.number + index.plan().workers; later < slots; later += index.plan().workers) {
+    const std::vector<int>& signals = index.slot(slot.rank, later).signals;
+    if (signals.empty()) continue;
+    return fmt::format("leaves it to {} to raise {}", describe_event(index, {Event::Kind::slot, slot.rank, later}),
+                       names_of(index, signals));
+  }
+  return "";
+}
+
+std::string raises_of(const PlanIndex& index, const Event& event) {
   const std::vector<int>* raised = nullptr;
   if (event.kind == Event::Kind::transfer) raised = &index.transfer(event.number).signals;
   if (event.kind == Event::Kind::start) raised = &index.program(event.rank).start_signals;
   if (event.kind == Event::Kind::slot) raised = &index.slot(event.rank, event.number).signals;
   if (event.kind == Event::Kind::completion) raised = &index.program(event.rank).completion_signals;
-  for (const int signal : *raised) text += fmt::format("{}'{}'", text.empty() ? "" : ", ", index.signal(signal).name);
-  return text.empty() ? "raises no signal" : "raises " + text;
+  if (!raised->empty()) return "raises " + names_of(index, *raised);
+  const std::string left = event.kind == Event::Kind::slot ? left_to_later_slot(index, event) : "";
+  return left.empty() ? "raises no signal" : left;
 }
 
 // Reads.
@@ -115,7 +133,7 @@ class ReadCheck {
             "which "
             "has waited for {}, adds what it finds; 3. only then comes {}, which brings the summands and {}",
             describe_event(index_, {Event::Kind::slot, rank, reading.slot}),
-            describe_region(plan_, index_.staging(), arrival.part),
+            describe_region(plan_, index_.landing(), arrival.part),
             describe_region(plan_, index_.reduced(), Summands::added_to(reading, arrival.part)), rank,
             describe_waits(plan_, waits_until(rank, static_cast<std::size_t>(reading.slot), 0, true)),
             describe_event(index_, moved), raises_of(index_, moved));
@@ -204,7 +222,11 @@ class OverwriteCheck {
       check_tiles_read_before(t);
       check_transfers_read_before(t);
       check_output_taken(t);
-      if (summands_ != nullptr && index_.transfer(t).destination.buffer == index_.reduced()) check_distribution(t);
+      if (summands_ == nullptr || index_.transfer(t).destination.buffer != index_.reduced()) continue;
+      if (summands_->distributes(t))
+        check_distribution(t);
+      else
+        check_landing(t);
     }
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_completion(rank);
@@ -327,6 +349,29 @@ class OverwriteCheck {
     }
   }
 
+  /// Of a transfer that brings a summand to where it is added in place: whoever stores there adds, and after it.
+  void check_landing(int t) {
+    const View& view = index_.transfer(t).destination;
+    const std::vector<Reading>& readings = summands_->readings(view.rank);
+    const auto of_earlier_slot = [](const Reading& reading, int slot) { return reading.slot < slot; };
+    summands_->stores(view.rank).for_each_in(view.region, [&](int slot, const Region& part) {
+      std::vector<Region> added;
+      auto reading = std::lower_bound(readings.begin(), readings.end(), slot, of_earlier_slot);
+      for (; reading != readings.end() && reading->slot == slot; ++reading)
+        for (const Arrival& arrival : reading->arrivals)
+          if (arrival.transfer == t && arrival.when == Arrival::When::before) added.push_back(arrival.part);
+      claim_.check(uncovered(part, added).empty(), [&] {
+        const Event storing{Event::Kind::slot, view.rank, slot};
+        return fmt::format(
+            "{} brings summands to {}, and {} stores there without having waited to add them. Order of events: 1. the "
+            "worker, which has waited for {}, adds or stores; 2. the transfer, which has waited for {}, writes; or the "
+            "other way round",
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, part), describe_event(index_, storing),
+            describe_waits(plan_, index_.slot(view.rank, slot).sum_waits), describe_waits(plan_, waits_until(t)));
+      });
+    });
+  }
+
   /// Transfers that fill the same place of a staging buffer follow each other, within a launch and to the next.
   void check_refills(int rank, int t) {
     const View& view = index_.transfer(t).destination;
@@ -358,7 +403,7 @@ class OverwriteCheck {
         return fmt::format(
             "{} may overwrite {} while rank {} still adds it. Order of events: 1. {} begins to add in launch e; 2. the "
             "transfer, which has waited for {}, writes its data of launch e{}; 3. the tile reads it",
-            describe_transfer(index_, arrival.transfer), describe_region(plan_, index_.staging(), arrival.part), rank,
+            describe_transfer(index_, arrival.transfer), describe_region(plan_, index_.landing(), arrival.part), rank,
             describe_event(index_, adding), describe_waits(plan_, waits_until(arrival.transfer)),
             in_launch ? " + 1" : "");
       });

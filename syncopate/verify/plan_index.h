@@ -61,6 +61,9 @@ class PlanIndex {
   bool has_sums() const { return reduced_ >= 0; }
   int reduced() const { return reduced_; }
   int staging() const { return staging_; }
+  /// Where summands land: the staging buffer, or the reduced one.
+  int landing() const { return in_place() ? reduced_ : staging_; }
+  bool in_place() const { return has_sums() && plan_->buffer(reduced_).sums_in_place; }
 
   /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
   /// slots raise signals, every worker.

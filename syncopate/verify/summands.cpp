@@ -66,11 +66,23 @@ void Summands::collect_fills(const PlanIndex& index, int rank) {
   std::vector<Box<int>> distributed;
   for (const int t : index.into(rank)) {
     const View& view = index.transfer(t).destination;
-    if (view.buffer == index.staging()) fills.push_back({view.region, t});
-    if (view.buffer == index.reduced()) distributed.push_back({view.region, t});
+    if (view.buffer == index.landing()) fills.push_back({view.region, t});
+    if (view.buffer == index.reduced() && distributes(t)) distributed.push_back({view.region, t});
   }
   fills_.emplace_back(std::move(fills));
   distributed_.emplace_back(std::move(distributed));
+}
+
+bool Summands::distributes(int transfer) const {
+  if (!index_.in_place()) return true;
+  if (order_ == nullptr) return false;
+  const View& view = index_.transfer(transfer).destination;
+  const Event bringing{Event::Kind::transfer, index_.place(transfer).rank, transfer};
+  bool behind_all = true;
+  stores(view.rank).for_each_in(view.region, [&](int slot, const Region&) {
+    behind_all = behind_all && order_->before({{Event::Kind::slot, view.rank, slot}, 1}, {bringing, 1});
+  });
+  return behind_all;
 }
 
 std::vector<Supply> Summands::supply_of(int transfer) const {

@@ -21,7 +21,8 @@ struct Arrival {
   Region summands;  ///< of the reduced buffer: where the elements of `part` come from
 };
 
-/// What a slot adds of one of its addends: the part that it also stores.
+/// What a slot adds of one of its addends: the part that it also stores. In the words below the buffer where summands
+/// land (PlanIndex::landing) is called the staging buffer; sums in place have it and the reduced buffer in one.
 struct Reading {
   int slot = 0;
   int addend = 0;
@@ -65,8 +66,11 @@ class Summands {
   const BoxIndex<int>& stores(int rank) const { return stores_[static_cast<std::size_t>(rank)]; }
   /// What transfers fill of the staging buffer of a rank.
   const BoxIndex<int>& fills(int rank) const { return fills_[static_cast<std::size_t>(rank)]; }
-  /// What transfers put into the reduced buffer of a rank.
+  /// What transfers put into the reduced buffer of a rank in place of summands.
   const BoxIndex<int>& distributed(int rank) const { return distributed_[static_cast<std::size_t>(rank)]; }
+  /// Whether a transfer into the reduced buffer brings what takes the place of summands. Where sums are in place, it
+  /// does if it comes after all that slots store there; else it brings a summand.
+  bool distributes(int transfer) const;
   /// What a transfer from the reduced buffer sends, in parts that do not overlap if those that are distributed do not.
   std::vector<Supply> supply_of(int transfer) const;
   /// In the order of slots, and of addends within a slot.

@@ -14,8 +14,12 @@ import checks
 import rows
 
 CPU = torch.device("cpu")
-GATHER = rows.Row("ag", 96, 80, 1024, ())
-SCATTER = rows.Row("rs", 96, 80, 1024, ())
+GATHER = rows.Row("ag", 96, 96, 1024, ())
+SCATTER = rows.Row("rs", 96, 96, 1024, ())
+REDUCE = rows.Row("ar", 96, 96, 1024, ())
+EXCHANGE_BEFORE = rows.Row("a2a", 96, 96, 1024, ())
+EXCHANGE_AFTER = rows.Row("to_a2a", 96, 96, 1024, ())
+KINDS = [rows.Row(kind, 96, 96, 1024, ()) for kind in rows.KINDS]
 
 
 def problems(row, ranks, values):
@@ -32,9 +36,14 @@ def product(problem):
 
 def results(made):
     """Of every rank, from every rank's own product."""
-    if made[0].row.kind == "ag":
+    kind, ranks = made[0].row.kind, len(made)
+    if kind in ("ag", "a2a"):
         return [product(problem) for problem in made]
+    if kind == "to_a2a":
+        return [torch.cat([product(problem).chunk(ranks, 1)[rank] for problem in made]) for rank in range(ranks)]
     summands = [product(problem).float() for problem in made]
+    if kind == "ar":
+        return [sum(summands).to(torch.bfloat16)] * ranks
     return [sum(summand[problem.rows_of(problem.rank)] for summand in summands).to(torch.bfloat16) for problem in made]
 
 
@@ -44,12 +53,19 @@ class Inputs(unittest.TestCase):
         self.assertTrue(torch.equal(first.a, second.a))
         self.assertFalse(torch.equal(first.b, second.b))
         self.assertFalse(torch.equal(first.a[:48], first.a[48:]))
-        self.assertTrue(torch.equal(second.a_shard, first.a[48:]))
+        self.assertTrue(torch.equal(second.a_own, first.a[48:]))
 
     def test_summands_of_a_scatter_are_unlike(self):
         first, second = problems(SCATTER, 2, checks.REALS)
         self.assertFalse(torch.equal(first.a, second.a))
         self.assertFalse(torch.equal(first.b, second.b))
+
+    def test_an_exchange_gives_each_rank_its_columns_of_all_rows(self):
+        made = problems(EXCHANGE_BEFORE, 3, checks.REALS)
+        whole = torch.cat([problem.a_own for problem in made])
+        self.assertEqual(whole.shape, (96, 3 * 1024))
+        for problem in made:
+            self.assertTrue(torch.equal(problem.a, whole[:, problem.rank * 1024:(problem.rank + 1) * 1024]))
 
     def test_another_round_is_other_numbers_and_the_same_round_the_same(self):
         problem = problems(GATHER, 2, checks.REALS)[0]
@@ -62,11 +78,13 @@ class Inputs(unittest.TestCase):
     def test_rows_that_ranks_do_not_divide_are_refused(self):
         with self.assertRaisesRegex(ValueError, "multiple of 5 ranks"):
             checks.Problem(GATHER, 0, 5, CPU)
+        with self.assertRaisesRegex(ValueError, "multiple of 5 ranks"):
+            checks.Problem(rows.Row("to_a2a", 100, 96, 64, ()), 0, 5, CPU)
 
 
 class Integers(unittest.TestCase):
     def test_right_results_are_equal(self):
-        for row in (GATHER, SCATTER):
+        for row in KINDS:
             for ranks in (1, 2, 3, 4):
                 made = problems(row, ranks, checks.INTEGERS)
                 for problem, output in zip(made, results(made)):
@@ -78,12 +96,12 @@ class Integers(unittest.TestCase):
         expected = checks.expected_integers(problem)
         output[7, 9] = float("nan")
         self.assertRegex(checks.difference_of_integers(output, expected),
-                         r"1 of 7680 elements are wrong, the first at \[7, 9\]: nan instead of ")
+                         r"1 of 9216 elements are wrong, the first at \[7, 9\]: nan instead of ")
 
 
 class Reals(unittest.TestCase):
     def test_right_results_are_well_within_the_bound(self):
-        for row in (GATHER, SCATTER):
+        for row in KINDS:
             for ranks in (1, 2, 4):
                 made = problems(row, ranks, checks.REALS)
                 for problem, output in zip(made, results(made)):

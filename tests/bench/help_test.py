@@ -29,6 +29,14 @@ class WithoutTorch(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertTrue(result.stdout.startswith(f"usage: {name} [-h]"), result.stdout)
 
+    def test_what_is_missing_is_one_line(self):
+        for name in ("attention.py", "operators.py", "tune_gemm.py"):
+            with self.subTest(name):
+                result = self.run_program(name)
+                self.assertEqual(result.returncode, 1)
+                self.assertEqual(result.stderr, "this benchmark needs torch, which cannot be imported (no torch here): "
+                                                "python3 -m pip install torch\n")
+
     def test_mistakes(self):
         result = self.run_program("operators.py", "--methods", "ours,theirs")
         self.assertEqual(result.returncode, 2)

@@ -38,7 +38,13 @@ class Rows(unittest.TestCase):
         self.assertEqual(by_size["ag", 4096, 5120, 8192].sources, ("Llama-3 70B QKV", "Qwen2-72B QKV"))
         self.assertEqual(by_size["rs", 8192, 8192, 14336].sources, ("table", "Llama-3 70B down"))
         # 14 of the tables; 4 models x 4 projections x 4 sizes, of which 8 are twice among models and 2 are in a table.
-        self.assertEqual(len(every), 14 + 64 - 8 - 2)
+        self.assertEqual(sum(row.kind in ("ag", "rs") for row in every), 14 + 64 - 8 - 2)
+        # 4 models x 2 projections x 4 sizes, or x 2 sizes; two models have the same QKV and O.
+        self.assertEqual(sum(row.kind == "ar" for row in every), 32 - 4)
+        self.assertEqual(sum(row.kind in ("a2a", "to_a2a") for row in every), 16 - 4)
+        self.assertIn(("ar", 128, 8192, 4096), by_size)
+        self.assertEqual(by_size["to_a2a", 1024, 10240, 8192].sources, ("Llama-3 70B QKV", "Qwen2-72B QKV"))
+        self.assertIn(("a2a", 2048, 8192, 4096), by_size)
 
     def test_bytes_over_the_link(self):
         # An all-gather receives the other ranks' rows of a; a reduce-scatter sends its summands of the others' rows.
@@ -46,6 +52,9 @@ class Rows(unittest.TestCase):
         self.assertEqual(rows.Row("rs", 8192, 4096, 7168, ()).link_bytes(2), 4096 * 4096 * 2)
         self.assertEqual(rows.Row("ag", 8192, 3584, 8192, ()).link_bytes(8), 7 * 1024 * 8192 * 2)
         self.assertEqual(rows.Row("ag", 8192, 3584, 8192, ()).link_bytes(1), 0)
+        self.assertEqual(rows.Row("ar", 8192, 4096, 7168, ()).link_bytes(2), 2 * 4096 * 4096 * 2)
+        self.assertEqual(rows.Row("a2a", 8192, 4096, 2048, ()).link_bytes(2), 4096 * 2048 * 2)
+        self.assertEqual(rows.Row("to_a2a", 4096, 6144, 4096, ()).link_bytes(2), 4096 * 3072 * 2)
 
 
 class Select(unittest.TestCase):
@@ -58,7 +67,7 @@ class Select(unittest.TestCase):
         self.assertEqual(self.chosen("all"), self.every)
         self.assertEqual(len(self.chosen("table")), 14)
         self.assertEqual([row.kind for row in self.chosen("rs+table")], ["rs"] * 7)
-        self.assertEqual(len(self.chosen("ag")) + len(self.chosen("rs")), len(self.every))
+        self.assertEqual(sum(len(self.chosen(kind)) for kind in rows.KINDS), len(self.every))
         self.assertEqual(self.chosen("ag+table", "rs+table"), self.chosen("table"))
 
     def test_models_projections_and_sizes(self):

@@ -50,6 +50,10 @@ class Kernels(unittest.TestCase):
         choices = [Choice(split=1), Choice(split=4), Choice(initiator="pull"), Choice(sms=128), Choice(stages=4)]
         self.assertEqual(len(tuning.machine_codes_of(choices)), 2)
 
+    def test_axes_by_name(self):
+        self.assertEqual([name for name, _ in tuning.axes("ag", [132])], list(tuning.AXES))
+        self.assertEqual([name for name, _ in tuning.axes("rs", [132], names=["split", "tile"])], ["tile", "split"])
+
     def test_all_that_a_search_can_meet(self):
         walk = tuning.axes("ag", [132, 128])
         kernels = set(tuning.machine_codes_of([Choice()], walk))
@@ -96,15 +100,15 @@ class Axes(unittest.TestCase):
 
 
 class Defaults(unittest.TestCase):
-    def test_wide_tiles_where_there_are_many(self):
+    def test_the_tile_whose_rounds_cost_less(self):
         self.assertEqual(tuning.default_choice(LARGE, 2, 132).block_n, 256)
-        self.assertEqual(tuning.default_choice(rows.Row("ag", 1024, 3584, 8192, ()), 2, 132).block_n, 128)
+        self.assertEqual(tuning.default_choice(rows.Row("ag", 1024, 29568, 8192, ()), 2, 132).block_n, 128)
 
-    def test_chunks_are_neither_thinner_than_a_tile_nor_under_4_mib(self):
+    def test_chunks_are_neither_thinner_than_a_tile_nor_under_16_mib(self):
         for row, ranks in itertools.product(rows.all_rows(2), [2, 4, 8]):
             choice = tuning.default_choice(row, ranks, 132)
             chunk = row.link_bytes(ranks) // (ranks - 1) // choice.split
-            self.assertTrue(choice.split == 1 or chunk >= 4 << 20, row.name)
+            self.assertTrue(choice.split == 1 or chunk >= 16 << 20, row.name)
             self.assertTrue(tuning.fits(choice, row, ranks), row.name)
         self.assertEqual(tuning.default_choice(LARGE, 2, 132).split, 4)
         self.assertEqual(tuning.default_choice(rows.Row("ag", 1024, 3584, 1024, ()), 2, 132).split, 1)
@@ -220,7 +224,7 @@ class TunedFile(unittest.TestCase):
 
         self.assertEqual(chosen(8192, 3584, 8192), (Choice(split=8), "measured"))
         self.assertEqual(chosen(8192, 4096, 8192), (Choice(split=8), "as ag:8192x3584x8192@2"))
-        self.assertEqual(chosen(2048, 3072, 8192), (Choice(split=1), "as ag:2048x3584x8192@2"))
+        self.assertEqual(chosen(2048, 4096, 8192), (Choice(split=1), "as ag:2048x3584x8192@2"))
         self.assertEqual(chosen(8192, 53248, 16384)[1], "default")
         self.assertEqual(chosen(8192, 3584, 8192, kind="rs"), (Choice(split=4), "measured"))
         self.assertEqual(chosen(8192, 3584, 8192, ranks=8)[1], "default")
@@ -228,20 +232,16 @@ class TunedFile(unittest.TestCase):
         tuned = {"ag:1024x3584x8192@2": Choice(split=4)}
         self.assertEqual(chosen(512, 3584, 8192)[1], "default")
 
-    def test_a_size_that_was_not_measured_gets_the_tile_of_its_product(self):
-        measured = Choice(split=4, initiator="pull", sms=128)
-        tuned = {tuning.key(LARGE, 2): measured}
-        products = {(8192, 14336, 8192): tuning.tile("gemm", 64, 256, 0, 64, 4, 5),
-                    (8192, 13312, 8192): tuning.tile("gemm", 128, 128, 0, 64, 4, 3, 2),
-                    (1024, 8192, 3584): tuning.tile("gemm_two_widths", 64, 256, 64, 64, 4, 4)}
-        self.assertEqual(tuning.choose(LARGE, 2, 132, tuned, products), (measured, "measured"))
-        near = rows.Row("ag", 8192, 13312, 8192, ())
-        choice, source = tuning.choose(near, 2, 132, tuned, products)
-        self.assertEqual((choice.block_n, choice.warps, choice.stages, choice.per_sm), (128, 4, 3, 2))
-        self.assertEqual((choice.split, choice.initiator, choice.sms), (4, "pull", 128))
-        self.assertEqual(source, "as ag:8192x14336x8192@2, tile of the product alone")
-        # The operator of a scatter has no such kernel.
-        self.assertEqual(tuning.choose(SMALL, 2, 132, tuned, products), tuning.choose(SMALL, 2, 132, tuned))
+    def test_a_neighbour_whose_rounds_cost_more_is_not_followed(self):
+        # 116 x 8 tiles of 128x256 are 7 rounds of 132 and 4 more; 231 x 8 of 128x128 are 14 rounds.
+        narrow = rows.Row("ag", 1024, 29568, 8192, ())
+        self.assertEqual(tuning.rounds_cost(narrow, Choice()), 8 * 128 * 256)
+        self.assertEqual(tuning.rounds_cost(narrow, Choice(block_n=128)), 14 * 128 * 128 * tuning.NARROW_COST)
+        near = {"ag:1024x28672x8192@2": Choice(split=2)}
+        choice, source = tuning.choose(narrow, 2, 132, near)
+        self.assertEqual((choice.block_n, choice.warps, source), (128, 4, "default"))
+        wide = rows.Row("ag", 1024, 28000, 8192, ())
+        self.assertEqual(tuning.choose(wide, 2, 132, near), (Choice(split=2), "as ag:1024x28672x8192@2"))
 
     def test_fewer_sms_than_measured_lower_a_choice(self):
         tuned = {tuning.key(LARGE, 2): Choice(sms=132)}

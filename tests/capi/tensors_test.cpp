@@ -131,7 +131,7 @@ TEST(RegionOf, AReducedOutputIsTheRanksShard) {
 TEST(NewView, DescribesAPartAndKeepsItsOwner) {
   const auto owner = std::make_shared<int>(0);
   const Buffer buffer = buffer_of({6, 4}, Dtype::fp32);
-  DLManagedTensor* view = new_view(buffer, Region({{2, 5}, {0, 4}}), 0x1000, 3, owner);
+  DLManagedTensor* view = new_view(buffer, Region({{2, 5}, {0, 4}}), SYNCOPATE_WHOLE, 0x1000, 3, owner);
   EXPECT_EQ(owner.use_count(), 2);
   const DLTensor& tensor = view->dl_tensor;
   EXPECT_EQ(address_of(tensor), 0x1000U + 2 * 4 * sizeof(float));
@@ -148,7 +148,7 @@ TEST(NewView, DescribesAPartAndKeepsItsOwner) {
 }
 
 TEST(NewView, OfColumnsIsStrided) {
-  DLManagedTensor* view = new_view(buffer_of({6, 4}), Region({{0, 6}, {2, 4}}), 0x1000, 0, nullptr);
+  DLManagedTensor* view = new_view(buffer_of({6, 4}), Region({{0, 6}, {2, 4}}), SYNCOPATE_WHOLE, 0x1000, 0, nullptr);
   EXPECT_EQ(address_of(view->dl_tensor), 0x1004U);
   EXPECT_EQ(view->dl_tensor.shape[1], 2);
   EXPECT_EQ(view->dl_tensor.strides[0], 4);
@@ -156,7 +156,7 @@ TEST(NewView, OfColumnsIsStrided) {
 }
 
 TEST(NewView, OfNothingIsEmpty) {
-  DLManagedTensor* view = new_view(buffer_of({6, 4}), Region({{0, 0}, {0, 0}}), 0x1000, 0, nullptr);
+  DLManagedTensor* view = new_view(buffer_of({6, 4}), Region({{0, 0}, {0, 0}}), SYNCOPATE_WHOLE, 0x1000, 0, nullptr);
   EXPECT_EQ(view->dl_tensor.shape[0], 0);
   view->deleter(view);
 }

@@ -2,6 +2,7 @@
 
 Usage: cli_test.py BINARY SOURCE_DIR
 """
+import errno
 import json
 import os
 import pathlib
@@ -21,6 +22,18 @@ SMALL = ["--set", "kernel.args.M=256", "--set", "kernel.args.N=128", "--set", "k
 
 def run(*arguments, **keywords):
     return subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=120, **keywords)
+
+
+def all_that_is_read(terminal):
+    """A terminal may hand out what was written in parts; at its end Linux answers with an error."""
+    shown = b""
+    try:
+        while part := os.read(terminal, 65536):
+            shown += part
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+    return shown
 
 
 class Cli(unittest.TestCase):
@@ -147,6 +160,9 @@ step  rank 0  rank 1  rank 2
                 (["all_to_all", "--dim", "1"], "--to-dim: shard(1) -> shard(1) moves nothing; another dimension than --dim"),
                 (["all_gather", "--shape", "4x"], "--shape: '4x' is not a shape; sizes of at least 1, such as 1024x512"),
                 (["all_gather", "--shape", "0x4"], "--shape: '0x4' is not a shape"),
+                (["all_gather", "--shape", "2x2x2x2x2x2"], "--shape: '2x2x2x2x2x2' has more than 5 dimensions; from 1 to 5"),
+                (["all_gather", "--shape", "99999999999x99999999999"], "makes a tensor of more than 2^48 elements"),
+                (["all_gather", "--tensor", ""], "--tensor: the tensor has an empty name"),
                 (["all_gather", "--dtype", "bf17"], "--dtype: unknown dtype 'bf17'; known: "),
                 (["all_gather", "--algorithm", "rings"], "--algorithm: unknown algorithm 'rings'; did you mean 'ring'? known: direct"),
                 (["all_gather", "--shares", "1"], "--shares: '1' is not two shares; for example 3:1"),
@@ -194,7 +210,7 @@ step  rank 0  rank 1  rank 2
             ours, theirs = pty.openpty()
             result = subprocess.run([BINARY, command, AG_GEMM, *SMALL], stdout=subprocess.PIPE, stderr=theirs, timeout=120)
             os.close(theirs)
-            shown = os.read(ours, 65536)
+            shown = all_that_is_read(ours)
             os.close(ours)
             self.assertEqual(result.returncode, 0)
             for word in words:

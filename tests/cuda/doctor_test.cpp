@@ -118,7 +118,7 @@ TEST(Doctor, SaysThatAllWorks) {
   EXPECT_THAT(text,
               HasSubstr("links         all GPUs: NVLink, peer access, with native atomics, performance rank 0\n"));
   EXPECT_THAT(text, HasSubstr("Triton        3.6.0 (of python3)\n  torch         2.11.0+cu130 (of python3)\n"));
-  EXPECT_THAT(text, HasSubstr("works here    compile, verify, show, run on CPU ranks\n"
+  EXPECT_THAT(text, HasSubstr("works here    compile, verify, show, schedule, run on CPU ranks\n"
                               "                run --on gpu --share, profile --share: all ranks on GPU 0\n"
                               "                run --on gpu, profile: up to 4 ranks, a GPU each (there are 4 GPUs)\n"
                               "                Operator in Python, a process for each rank: up to 4 ranks, a GPU each, "
@@ -174,7 +174,7 @@ TEST(Doctor, SaysWhatIsMissingForEachAndWhatToDo) {
   EXPECT_THAT(text, HasSubstr("Triton        not installed for python3; another Python is named with --python\n"));
   EXPECT_THAT(text, HasSubstr("does not      run --on gpu, profile, Operator in Python: needs Triton (pip install "
                               "triton==3.6.0, or name a Python that has it with --python)\n"));
-  EXPECT_THAT(text, HasSubstr("works here    compile, verify, show, run on CPU ranks\n  does not"));
+  EXPECT_THAT(text, HasSubstr("works here    compile, verify, show, schedule, run on CPU ranks\n  does not"));
   machine = whole(1);
   machine.gpus[0].stream_operations = false;
   EXPECT_THAT(describe(machine),

@@ -10,6 +10,7 @@
 
 #include "repository.h"
 #include "syncopate/core/error.h"
+#include "syncopate/core/files.h"
 #include "syncopate/cuda/doctor.h"
 #include "syncopate/cuda/driver.h"
 #include "syncopate/cuda/peer_group.h"
@@ -17,6 +18,7 @@
 #include "syncopate/cuda/run.h"
 #include "syncopate/cuda/watch.h"
 #include "syncopate/driver/driver.h"
+#include "tests/support/in_place_kernels.h"
 #include "tests/support/temporary_folder.h"
 
 namespace syncopate::cuda {
@@ -76,18 +78,66 @@ TEST_F(OnGpu, EveryOperatorByEveryAlgorithmIsBitwiseEqualToTheUnfusedOne) {
 }
 
 TEST_F(OnGpu, LaunchesRunBackToBackWithChangingInputsHeldUpByChance) {
-  for (const Shape& shape : {Shape{"ag_gemm.toml", "a"}, Shape{"gemm_rs.toml", "c"}}) {
-    for (const char* initiator : {"push", "pull"}) {
-      SCOPED_TRACE(fmt::format("{} {}", shape.file, initiator));
-      options_.repeat = 1000;
-      options_.inputs = InputKind::reals;
-      options_.longest_delay = 200e-6;
-      const GpuRunReport report =
-          run_on_gpu(plan({{fmt::format("communicate.{}.initiator", shape.tensor), initiator}}, shape.file), options_);
-      EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
-      EXPECT_EQ(report.launches, 1000);
-      EXPECT_GE(report.launches_at_a_stretch, 100);
-    }
+  struct Case {
+    Shape shape;
+    const char* ranks;
+    const char* algorithm;
+    const char* initiator;
+    int launches;
+    bool in_place = false;
+  };
+  constexpr Shape kGather{"ag_gemm.toml", "a"};
+  constexpr Shape kScatter{"gemm_rs.toml", "c"};
+  constexpr Shape kReduce{"gemm_ar.toml", "c"};
+  constexpr Case kCases[] = {
+      {kGather, "4", "direct", "push", 500},         {kGather, "4", "direct", "pull", 500},
+      {kScatter, "4", "direct", "push", 500},        {kScatter, "4", "direct", "pull", 500},
+      {kScatter, "2", "direct", "push", 1000, true}, {kScatter, "2", "direct", "pull", 250, true},
+      {kScatter, "4", "ring", "push", 250, true},    {kScatter, "4", "ring", "pull", 250, true},
+      {kReduce, "4", "ring", "push", 250, true}};
+  for (const Case& each : kCases) {
+    SCOPED_TRACE(fmt::format("{} {} ranks {} {}", each.shape.file, each.ranks, each.algorithm, each.initiator));
+    const std::string communicate = fmt::format("communicate.{}.", each.shape.tensor);
+    const Plan made = plan({{"ranks", each.ranks},
+                            {communicate + "algorithm", each.algorithm},
+                            {communicate + "initiator", each.initiator}},
+                           each.shape.file);
+    ASSERT_EQ(sums_in_place(made), each.in_place);
+    options_.repeat = each.launches;
+    options_.inputs = InputKind::reals;
+    options_.longest_delay = 200e-6;
+    const GpuRunReport report = run_on_gpu(made, options_);
+    EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+    EXPECT_EQ(report.launches, each.launches);
+    EXPECT_GE(report.launches_at_a_stretch, 100);
+  }
+}
+
+/// Memory adds what the unfused operator adds in fp32: subnormal numbers count, and no sum is -0. A control, whose
+/// fused kernel adds something else, must be found wrong: else the inputs did not show it.
+TEST_F(OnGpu, SumsInPlaceHaveSubnormalNumbersAndNoNegativeZeros) {
+  struct Case {
+    const char* dtype;
+    const char* factors;
+    const char* control;
+  };
+  constexpr Case kCases[] = {{"bf16", testing::kIntoSubnormalBf16, testing::kNothing},
+                             {"fp16", testing::kIntoSubnormalFp16, testing::kNothing},
+                             {"bf16", "-0.0", testing::kAsItIs},
+                             {"fp16", "-0.0", testing::kAsItIs}};
+  const std::string kernel = read_file(testing::operator_file("../kernels/gemm.py"));
+  const testing::TemporaryFolder folder;
+  options_.repeat = 20;
+  options_.inputs = InputKind::reals;
+  for (const Case& each : kCases) {
+    SCOPED_TRACE(fmt::format("{} {}", each.dtype, each.factors));
+    const std::string file = folder.write("gemm.py", testing::scaled_gemm(kernel, each.factors));
+    Plan made = plan({{"ranks", "2"}, {"kernel.file", file}, {"tensors.c.dtype", each.dtype}}, "gemm_rs.toml");
+    ASSERT_TRUE(sums_in_place(made));
+    const GpuRunReport report = run_on_gpu(made, options_);
+    EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+    testing::add_instead(made, each.control);
+    EXPECT_EQ(run_on_gpu(made, options_).outcome, GpuOutcome::wrong_result);
   }
 }
 
@@ -160,16 +210,18 @@ TEST_F(OnGpu, AWithheldTransferIsDiagnosedInTime) {
     Shape shape;
     const char* algorithm;
     GpuIssue issue;
+    const char* ranks = "4";
   };
-  constexpr Case kCases[] = {{{"ag_gemm.toml", "a"}, "direct", GpuIssue::steps},
-                             {{"ag_gemm.toml", "a"}, "ring", GpuIssue::steps},
-                             {{"ag_gemm.toml", "a"}, "direct", GpuIssue::graph},
-                             {{"gemm_rs.toml", "c"}, "direct", GpuIssue::steps},
-                             {{"gemm_rs.toml", "c"}, "ring", GpuIssue::steps}};
+  constexpr Case kCases[] = {
+      {{"ag_gemm.toml", "a"}, "direct", GpuIssue::steps}, {{"ag_gemm.toml", "a"}, "ring", GpuIssue::steps},
+      {{"ag_gemm.toml", "a"}, "direct", GpuIssue::graph}, {{"gemm_rs.toml", "c"}, "direct", GpuIssue::steps},
+      {{"gemm_rs.toml", "c"}, "ring", GpuIssue::steps},   {{"gemm_rs.toml", "c"}, "direct", GpuIssue::steps, "2"}};
   for (const Case& each : kCases) {
-    SCOPED_TRACE(fmt::format("{} {} issue {}", each.shape.file, each.algorithm, static_cast<int>(each.issue)));
+    SCOPED_TRACE(fmt::format("{} {} ranks {} issue {}", each.shape.file, each.ranks, each.algorithm,
+                             static_cast<int>(each.issue)));
     const Plan made =
-        plan({{fmt::format("communicate.{}.algorithm", each.shape.tensor), each.algorithm}}, each.shape.file);
+        plan({{"ranks", each.ranks}, {fmt::format("communicate.{}.algorithm", each.shape.tensor), each.algorithm}},
+             each.shape.file);
     options_.issue = each.issue;
     options_.repeat = 1;
     ASSERT_EQ(run_on_gpu(made, options_).outcome, GpuOutcome::right);  // kernels are in the cache now

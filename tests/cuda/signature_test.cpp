@@ -88,6 +88,15 @@ TEST(Signature, AReducedOutputBringsMoreParameters) {
   EXPECT_TRUE(std::get<bool>(*find(signature_of(plan, KernelText::fused), "syncopate_cut").value));
 }
 
+TEST(Signature, SumsInPlaceNeedNoAddends) {
+  const Plan plan = compile_operator(testing::operator_file("gemm_rs.toml"), {{"ranks", "2"}});
+  const auto types = signature_of(plan, KernelText::fused);
+  for (const char* name : {"syncopate_signals", "syncopate_peers"}) EXPECT_EQ(find(types, name).type, "*i64") << name;
+  for (const ParameterType& type : types)
+    EXPECT_THAT((std::vector<std::string>{"syncopate_staging", "syncopate_addends", "syncopate_cut"}),
+                ::testing::Not(::testing::Contains(type.name)));
+}
+
 TEST(Signature, AParameterWithoutAValueIsAnErrorAtItsPlace) {
   Plan plan = gemm();
   plan.kernel.arguments.erase("K");

@@ -36,7 +36,7 @@ TEST(Doctor, SaysWhatIsMissingAndWhatWorks) {
   const std::string report = doctor({.python = "/nonexistent/python", .library = "libno-such-driver.so.1"});
   EXPECT_THAT(report, HasSubstr("GPUs          none: there is no CUDA driver"));
   EXPECT_THAT(report, HasSubstr("Python        no: /nonexistent/python: cannot be started"));
-  EXPECT_THAT(report, HasSubstr("works here    compile, verify, show, run on CPU ranks\n"));
+  EXPECT_THAT(report, HasSubstr("works here    compile, verify, show, schedule, run on CPU ranks\n"));
   EXPECT_THAT(report,
               HasSubstr("does not      run --on gpu, profile, Operator in Python: needs a GPU of compute capability "
                         "9.0 or higher, and Triton (pip install"));

@@ -8,6 +8,7 @@
 
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
+#include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
 #include "tests/driver/gemm_reference.h"
@@ -251,6 +252,14 @@ TEST_P(Exchange, IsProvenAndRight) {
   EXPECT_EQ(report.outcome, Outcome::right) << report.message;
 }
 
+TEST_P(Exchange, SaysWhichBuffersHaveInputs) {
+  const Plan plan = compiled(GetParam());
+  const std::vector<bool> has = has_launch_inputs(plan);
+  for (const auto& of_rank : launch_inputs(plan, 1, InputKind::reals, 1))
+    for (std::size_t buffer = 0; buffer < of_rank.size(); ++buffer)
+      EXPECT_EQ(has[buffer], !of_rank[buffer].empty()) << plan.buffers[buffer].name;
+}
+
 TEST_P(Exchange, CompilesToTheSameBytes) {
   const Plan plan = compiled(GetParam());
   const std::string text = to_json(plan);
@@ -267,7 +276,7 @@ TEST_P(Exchange, MovesEveryElementOnce) {
   for (const RankProgram& program : plan.programs)
     for (const Queue& queue : program.queues)
       for (const Transfer& transfer : queue.transfers) {
-        if (plan.buffer(transfer.destination.buffer).role == BufferRole::staging) continue;
+        if (transfer.destination.buffer == landing_buffer(plan)) continue;  // summands
         (transfer.source.rank == transfer.destination.rank ? within : between) += transfer.source.region.volume();
       }
   const std::int64_t a = c.exchanges_a() ? std::int64_t{c.m} * c.k * c.ranks : 0;

@@ -2,6 +2,7 @@
 // rejected (waits are minimal); and CPU ranks, which know nothing of verify, catch every rejected mutant themselves.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <ostream>
 
@@ -72,10 +73,11 @@ class Tally {
   std::map<std::string, std::pair<int, int>> counts_;  // kind -> rejected, all
 };
 
-/// Whether verify rejects the mutant; and CPU ranks must agree, unless a wrong order of additions goes unnoticed.
+/// Whether verify rejects the mutant; and CPU ranks must agree, unless a wrong order of additions goes unnoticed. Plans
+/// that the compiler makes raise nothing that whoever waits knows without: so no raise may come early.
 bool rejected(const testing::Mutant& mutant, bool may_go_unnoticed = false) {
   const Proof proof = verify(mutant.plan);
-  if (!mutant.may_be_valid) {
+  if (!mutant.may_be_valid || mutant.kind == "raise early") {
     EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
   }
   const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);
@@ -225,6 +227,92 @@ INSTANTIATE_TEST_SUITE_P(
                       Producer{"direct", "push", 2, true, false, true}),
     [](const auto& test) { return test.param.name(); });
 
+/// Tiles that add in place: of one rank's summand, of sums so far, and where the whole sum is handed out.
+struct InPlace {
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  int split = 1;
+  int m = 0;  ///< rows; 0: shards of whole tiles
+  bool all_reduce = false;
+  std::string name() const {
+    return algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks_split" + std::to_string(split) +
+           (m > 0 ? "_ragged" : "") + (all_reduce ? "_all_reduce" : "");
+  }
+};
+void PrintTo(const InPlace& c, std::ostream* out) { *out << c.name(); }
+
+Plan compiled(const InPlace& c) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
+                                     {"kernel.args.M", std::to_string(c.m > 0 ? c.m : 16 * c.split * c.ranks)},
+                                     {"kernel.args.N", "40"},
+                                     {"kernel.args.K", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "32"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "2"},
+                                     {"communicate.c.algorithm", c.algorithm},
+                                     {"communicate.c.initiator", c.initiator},
+                                     {"communicate.c.split", std::to_string(c.split)},
+                                     {"communicate.c.sum", "in_place"}};
+  if (c.all_reduce) overrides.push_back({"tensors.c.after", "replicate"});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml", overrides);
+}
+
+class InPlaceMutations : public ::testing::TestWithParam<InPlace> {};
+
+TEST_P(InPlaceMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_TRUE(sums_in_place(plan));
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+  std::map<std::string, int> kinds;
+  for (const testing::SumMutant& mutant : testing::sum_mutants(plan)) {
+    ++kinds[mutant.kind];
+    tally.add(mutant.kind, rejected(mutant, mutant.only_order));
+  }
+  EXPECT_GT(kinds["store instead"], 0);
+  EXPECT_GT(kinds["add instead"], 0);
+}
+
+class InPlacePushes : public ::testing::TestWithParam<InPlace> {};
+
+/// A push lands in what the destination's caller may still be taking: nothing but that rank's start allows it.
+TEST_P(InPlacePushes, WaitForTheStartOfTheLaunch) {
+  const Plan plan = compiled(GetParam());
+  for (std::size_t rank = 0; rank < plan.programs.size(); ++rank) {
+    int dropped = 0;
+    for (std::size_t q = 0; q < plan.programs[rank].queues.size(); ++q)
+      for (std::size_t t = 0; t < plan.programs[rank].queues[q].transfers.size(); ++t) {
+        Plan broken = plan;
+        Transfer& transfer = broken.programs[rank].queues[q].transfers[t];
+        const std::vector<int>& starts =
+            plan.programs[static_cast<std::size_t>(transfer.destination.rank)].start_signals;
+        const auto removed = std::erase_if(transfer.waits, [&](const Wait& wait) {
+          return std::find(starts.begin(), starts.end(), wait.signal) != starts.end();
+        });
+        if (removed == 0) continue;
+        ++dropped;
+        const Proof proof = verify(broken);
+        EXPECT_FALSE(proof.holds());
+        std::printf("%s\n", proof.to_string().c_str());
+        EXPECT_EQ(caught_by_cpu_ranks(broken, 20).substr(0, 5), "race:");
+      }
+    EXPECT_GT(dropped, 0) << "rank " << rank;
+  }
+}
+
+const std::vector<InPlace> kPushes = {
+    {"direct", "push", 2, 2}, {"direct", "push", 2, 1, 31},      {"ring", "push", 3},
+    {"ring", "push", 2, 2},   {"direct", "push", 2, 1, 0, true}, {"ring", "push", 3, 1, 0, true}};
+const std::vector<InPlace> kPulls = {{"direct", "pull", 2}, {"ring", "pull", 3}, {"ring", "pull", 3, 1, 46, true}};
+const auto kName = [](const auto& test) { return test.param.name(); };
+INSTANTIATE_TEST_SUITE_P(Pushes, InPlaceMutations, ::testing::ValuesIn(kPushes), kName);
+INSTANTIATE_TEST_SUITE_P(Pulls, InPlaceMutations, ::testing::ValuesIn(kPulls), kName);
+INSTANTIATE_TEST_SUITE_P(Pushes, InPlacePushes, ::testing::ValuesIn(kPushes), kName);
+
 struct Exchanged {
   std::string file;
   std::string tensor;  ///< the one whose communication is set
@@ -234,8 +322,23 @@ struct Exchanged {
 };
 void PrintTo(const Exchanged& exchanged, std::ostream* out) { *out << exchanged.name(); }
 
+/// Four exchanged tensors, parts that end inside tiles.
+Plan compiled_attention(const Exchanged& exchanged) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
+                                     {"kernel.args.Q_LENGTH", "20"},
+                                     {"kernel.args.KV_LENGTH", "24"},
+                                     {"kernel.args.HEAD_DIM", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"launch.workers", "2"}};
+  for (const char tensor : exchanged.tensor)
+    overrides.push_back({std::string("communicate.") + tensor + ".initiator", exchanged.initiator});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_heads.toml", overrides);
+}
+
 /// Parts and chunks that end inside tiles.
 Plan compiled(const Exchanged& exchanged) {
+  if (exchanged.file == "attention_heads") return compiled_attention(exchanged);
   const bool out = exchanged.file == "gemm_a2a";
   std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
                                      {"kernel.file", "../kernels/gemm_pointers.py"},
@@ -271,7 +374,43 @@ INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
                          ::testing::Values(Exchanged{"a2a_gemm", "a", "push", 2}, Exchanged{"a2a_gemm", "a", "push", 3},
                                            Exchanged{"a2a_gemm", "a", "pull", 3}, Exchanged{"gemm_a2a", "c", "push", 3},
                                            Exchanged{"gemm_a2a", "c", "pull", 2}, Exchanged{"gemm_a2a", "c", "pull", 3},
-                                           Exchanged{"a2a_gemm_rs", "ac", "push", 2}),
+                                           Exchanged{"a2a_gemm_rs", "ac", "push", 2},
+                                           Exchanged{"attention_heads", "qkvo", "push", 2},
+                                           Exchanged{"attention_heads", "qkvo", "pull", 2}),
+                         [](const auto& test) { return test.param.name(); });
+
+struct Summed {
+  std::string form;  ///< "rs": the rank's rows of the sum; "ar": all rows
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  std::string name() const { return form + "_" + algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+};
+void PrintTo(const Summed& summed, std::ostream* out) { *out << summed.name(); }
+
+class SummedMutations : public ::testing::TestWithParam<Summed> {};
+
+/// Chunks that end inside tiles of an input that is a sum over ranks.
+TEST_P(SummedMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compile_operator(SYNCOPATE_SOURCE_DIR "/operators/rms_norm_" + GetParam().form + ".toml",
+                                     {{"ranks", std::to_string(GetParam().ranks)},
+                                      {"kernel.args.M", "14"},
+                                      {"kernel.args.N", "12"},
+                                      {"kernel.args.BLOCK_M", "4"},
+                                      {"kernel.args.BLOCK_N", "16"},
+                                      {"launch.workers", "2"},
+                                      {"communicate.x.algorithm", GetParam().algorithm},
+                                      {"communicate.x.initiator", GetParam().initiator},
+                                      {"communicate.x.split", "2"}});
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SummedMutations,
+                         ::testing::Values(Summed{"rs", "direct", "push", 2}, Summed{"rs", "direct", "pull", 3},
+                                           Summed{"ar", "direct", "push", 3}, Summed{"ar", "ring", "pull", 2}),
                          [](const auto& test) { return test.param.name(); });
 
 }  // namespace

@@ -238,6 +238,7 @@ Plan small_plan(const std::string& path) {
   std::vector<Override> overrides = {{"ranks", "2"}, {"launch.workers", "2"}};
   for (const auto& [name, value] : sizes)
     if (statement.arguments.contains(name)) overrides.push_back({"kernel.args." + name, value});
+  if (statement.kernel_function == "rms_norm") overrides.push_back({"kernel.args.BLOCK_N", "64"});  // holds a row
   return compile_operator(path, overrides);
 }
 

@@ -10,6 +10,7 @@
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
+#include "tests/driver/attention_reference.h"
 #include "tests/driver/gemm_reference.h"
 #include "tests/support/temporary_folder.h"
 
@@ -166,64 +167,29 @@ Plan compiled(const Attention& c) {
   std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
                                      {"launch.workers", std::to_string(c.workers)},
                                      {"kernel.args.Q_LENGTH", std::to_string(c.q_length)},
-                                     {"kernel.args.LENGTH", std::to_string(c.length)},
+                                     {"kernel.args.KV_LENGTH", std::to_string(c.length)},
                                      {"kernel.args.CAUSAL", c.causal ? "true" : "false"}};
   for (const char* table : {"communicate.k.", "communicate.v."})
     overrides.insert(overrides.end(), {{std::string(table) + "algorithm", c.algorithm},
                                        {std::string(table) + "initiator", c.initiator},
                                        {std::string(table) + "split", std::to_string(c.split)}});
-  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp_plain.toml", overrides);
+  if (c.algorithm == "double_ring")
+    overrides.insert(overrides.end(), {{"communicate.k.ranks_per_node", "2"}, {"communicate.v.ranks_per_node", "2"}});
+  return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp.toml", overrides);
 }
 
-std::vector<double> values(const Bytes& bytes) {
-  std::vector<double> numbers(bytes.size() / 2);
-  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = load_element(bytes.data() + 2 * i, Dtype::bf16);
-  return numbers;
-}
-
-/// Attention of one rank in fp64, from what went in, against what came out. Weights are rounded to bf16 (2^-9 of each,
-/// so at most 2^-9 max |v| in their mean), and so is the result; the sums in fp32 add little. "" if all are within.
+/// Attention of one rank in fp64 against what came out. "" if all is as near as roundings allow.
 std::string compare_attention(const Plan& plan, const Attention& c, const LaunchData& data, int rank) {
-  constexpr std::int64_t kHeads = 4, kGroup = 2, kWidth = 16;
-  const auto r = at(rank);
-  const std::vector<double> q = values(data.inputs[r][0]);
-  const std::vector<double> k = values(data.inputs[r][1]);
-  const std::vector<double> v = values(data.inputs[r][2]);
-  const std::vector<double> o = values(data.outputs[r][3]);
-  double largest = 0;
-  for (const double value : v) largest = std::max(largest, std::fabs(value));
-  for (std::int64_t row = 0; row < c.q_length; ++row)
-    for (std::int64_t head = 0; head < kHeads; ++head) {
-      const std::int64_t keys = c.causal ? row + 1 : c.length;
-      std::vector<double> weights;
-      double total = 0;
-      for (std::int64_t key = 0; key < keys; ++key) {
-        double score = 0;
-        for (std::int64_t d = 0; d < kWidth; ++d)
-          score += q[at(row * kHeads * kWidth + head * kWidth + d)] *
-                   k[at(key * kHeads / kGroup * kWidth + head / kGroup * kWidth + d)];
-        weights.push_back(std::exp(score * 0.25));
-        total += weights.back();
-      }
-      for (std::int64_t d = 0; d < kWidth; ++d) {
-        double mean = 0;
-        for (std::int64_t key = 0; key < keys; ++key)
-          mean += weights[at(key)] / total * v[at(key * kHeads / kGroup * kWidth + head / kGroup * kWidth + d)];
-        const double got = o[at(row * kHeads * kWidth + head * kWidth + d)];
-        const double bound = std::ldexp(largest, -9) + std::ldexp(std::fabs(mean), -9) + std::ldexp(largest, -14);
-        if (!(std::fabs(got - mean) <= bound))
-          return "rank " + std::to_string(rank) + " row " + std::to_string(row) + " head " + std::to_string(head) +
-                 ": " + std::to_string(got) + ", not " + std::to_string(mean) + " (of " + plan.operator_name + ")";
-      }
-    }
-  return "";
+  const auto matrix = [&](const char* name) { return testing::matrix_of(plan, data, rank, name); };
+  return testing::compare_attention({4, 2, 16, 0.25, c.causal}, matrix("q"), matrix("k"), matrix("v"), matrix("o"),
+                                    matrix("lse"), Dtype::bf16);
 }
 
 class StreamedAttention : public ::testing::TestWithParam<Attention> {};
 
 TEST_P(StreamedAttention, IsProvenAndRight) {
   const Plan plan = compiled(GetParam());
-  ASSERT_EQ(plan.kernel.streamed_loops, std::vector<std::string>{"sequence"});
+  ASSERT_EQ(plan.kernel.streamed_loops, std::vector<std::string>{"keys"});
   EXPECT_GT(step_waits(plan), 0);
   expect_right(plan, 3, InputKind::reals);
   RunOptions options;
@@ -255,9 +221,10 @@ TEST_P(StreamedAttention, WalksItsOwnShardFirst) {
 
 std::vector<Attention> attentions() {
   std::vector<Attention> cases;
-  for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
+  for (const char* algorithm : {"direct", "ring", "bidirectional_ring", "double_ring"})
     for (const char* initiator : {"push", "pull"})
       for (const int ranks : {2, 3, 4}) {
+        if (std::string_view(algorithm) == "double_ring" && ranks != 4) continue;
         Attention c;
         c.algorithm = algorithm;
         c.initiator = initiator;

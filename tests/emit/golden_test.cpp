@@ -20,9 +20,12 @@ struct Case {
   std::string reduced;            ///< the parameter of an output that is a sum over ranks, or ""
   std::vector<std::string> sent;  ///< those of outputs that leave as they are
   bool streams = false;
+  bool in_place = false;  ///< of the sum
+  std::vector<SummedInput> summed = {};
 
   std::string name() const {
-    return kernel + (reduced.empty() ? "" : "_sum") + (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "");
+    return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
+           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -31,8 +34,9 @@ class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-                      {GetParam().streams, GetParam().streams, GetParam().sent});
+    return emit_fused(
+        TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+        {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed});
   }
 };
 
@@ -95,15 +99,16 @@ TEST(Annotated, EmitsWhatTheKernelWithoutAnnotationsEmits) {
   EXPECT_EQ(emit(text), emit(plain));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Golden,
-                         testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}},
-                                         Case{"gemm_split_helper", "", {}}, Case{"gemm", "c_ptr", {}},
-                                         Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
-                                         Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
-                                         Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
-                                         Case{"gemm_pointers", "", {"c_ptr"}, true},
-                                         Case{"attention_plain", "", {}, true}),
-                         [](const auto& instance) { return instance.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Kernels, Golden,
+    testing::Values(Case{"gemm", "", {}}, Case{"gemm_pointers", "", {}}, Case{"gemm_split_helper", "", {}},
+                    Case{"gemm", "c_ptr", {}}, Case{"gemm_pointers", "c_ptr", {}}, Case{"gemm_split_helper", "y", {}},
+                    Case{"gemm", "", {"c_ptr"}}, Case{"gemm_pointers", "", {"c_ptr"}},
+                    Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
+                    Case{"gemm_pointers", "", {"c_ptr"}, true}, Case{"attention_streamed", "", {}, true},
+                    Case{"gemm", "c_ptr", {}, false, true}, Case{"gemm_split_helper", "y", {}, false, true},
+                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}}),
+    [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
 }  // namespace syncopate

@@ -30,6 +30,8 @@ class Trace : public FakeMemory {
                               const SourceLocation& where) override {
     if (buffer == kTiles && runs.front().offset % columns_ == 0)
       events.push_back({Event::Kind::index, runs.front().offset / columns_});
+    // In place, adding and storing are one.
+    if (buffer == kC && kind != AccessKind::write) events.push_back({Event::Kind::add});
     if (buffer == kC) events.push_back({Event::Kind::store});
     if (buffer == kStaging) events.push_back({Event::Kind::add});
     EXPECT_TRUE(kind == AccessKind::read || buffer == kC) << "the kernel writes buffer " << buffer;
@@ -87,13 +89,14 @@ class Producer : public testing::TestWithParam<TestKernel> {
     std::int64_t staging_rows = 0;
     std::vector<TestSlot> slots;
     bool cut = false;
+    bool in_place = false;  ///< what is added stands in the output: the staging buffer is its image before the kernel
   };
 
   std::int64_t pick(std::int64_t least, std::int64_t most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(random_);
   }
 
-  Case make_case(bool cut) {
+  Case make_case(bool cut, bool in_place) {
     Case made;
     const std::int64_t unit = GetParam().descriptors ? 8 : 1;  // what descriptors demand of rows of bf16
     made.shape = {pick(1, 70), unit * pick(1, 70 / unit), unit * pick(1, 40 / unit)};
@@ -101,6 +104,8 @@ class Producer : public testing::TestWithParam<TestKernel> {
     made.dtype = pick(0, 1) == 0 ? Dtype::bf16 : Dtype::fp16;
     made.staging_rows = pick(2, 80);
     made.cut = cut;
+    made.in_place = in_place;
+    if (in_place) made.staging_rows = made.shape.m;
     for (std::int64_t row = 0; row * made.tile.m < made.shape.m; ++row)
       for (std::int64_t column = 0; column * made.tile.n < made.shape.n; ++column) add_tile(made, row, column);
     std::shuffle(made.slots.begin(), made.slots.end(), random_);
@@ -129,6 +134,12 @@ class Producer : public testing::TestWithParam<TestKernel> {
     slot.waits = pick(0, 3) == 0;
     slot.signals = pick(0, 2);
     slot.addends.clear();
+    if (made.in_place) {
+      if (pick(0, 2) > 0) slot.addends = {{first, last, first}};
+      slot.sum_waits = !slot.addends.empty();
+      slot.own_place = pick(0, static_cast<std::int64_t>(slot.addends.size()));
+      return;
+    }
     for (std::int64_t count = pick(0, 3); count > 0; --count) {
       const std::int64_t rows = std::min(last - first, made.staging_rows);
       const std::int64_t length = pick(0, 1) == 0 ? rows : pick(1, rows);
@@ -155,11 +166,15 @@ class Producer : public testing::TestWithParam<TestKernel> {
     result.emplace(parameter::kWorldSize, std::int64_t{3});
     result.emplace(parameter::kTileCount, static_cast<std::int64_t>(made.slots.size()));
     result.emplace(parameter::kTimeLimit, std::int64_t{0});
-    result.emplace(parameter::kCut, made.cut);
-    const std::pair<const char*, int> pointers[] = {
-        {parameter::kTiles, kTiles},     {parameter::kWaits, kWaits},     {parameter::kFlags, kFlags},
-        {parameter::kEpoch, kEpoch},     {parameter::kRecord, kRecord},   {parameter::kStaging, kStaging},
-        {parameter::kAddends, kAddends}, {parameter::kSignals, kSignals}, {parameter::kPeers, kPeers}};
+    if (!made.in_place) {
+      result.emplace(parameter::kCut, made.cut);
+      result.emplace(parameter::kStaging, memory.argument(kStaging));
+      result.emplace(parameter::kAddends, memory.argument(kAddends));
+    }
+    const std::pair<const char*, int> pointers[] = {{parameter::kTiles, kTiles},   {parameter::kWaits, kWaits},
+                                                    {parameter::kFlags, kFlags},   {parameter::kEpoch, kEpoch},
+                                                    {parameter::kRecord, kRecord}, {parameter::kSignals, kSignals},
+                                                    {parameter::kPeers, kPeers}};
     for (const auto& [name, buffer] : pointers) result.emplace(name, memory.argument(buffer));
   }
 
@@ -217,15 +232,17 @@ class Producer : public testing::TestWithParam<TestKernel> {
       tiles.push_back(static_cast<double>(slot.tile_column));
       add_wait(slot.waits);
       add_wait(slot.sum_waits);
+      const bool listed = !made.in_place;
       tiles.push_back(rows(addends, 3));
-      tiles.push_back(rows(addends, 3) + static_cast<double>(slot.own_place));
+      tiles.push_back(rows(addends, 3) + (listed ? static_cast<double>(slot.own_place) : 0));
       for (const RowAddend& addend : slot.addends)
-        addends.insert(addends.end(), {static_cast<double>(addend.staging - addend.begin) * n,
-                                       static_cast<double>(addend.begin) * n, static_cast<double>(addend.end) * n});
+        if (listed)
+          addends.insert(addends.end(), {static_cast<double>(addend.staging - addend.begin) * n,
+                                         static_cast<double>(addend.begin) * n, static_cast<double>(addend.end) * n});
       tiles.push_back(rows(addends, 3));
       double work = slot.sum_waits || !slot.addends.empty() ? 1 : 0;
       if (slot.sum_waits) work += 16;
-      if (slot.addends.size() == 1) work += 8 + for_all(made, slot);
+      if (listed && slot.addends.size() == 1) work += 8 + for_all(made, slot);
       double bit = 2;
       for (const std::int64_t raised : {late(made, s, workers), early(made, s, workers)}) {
         const auto from = static_cast<std::size_t>(std::max<std::int64_t>(raised, 0));
@@ -252,9 +269,19 @@ class Producer : public testing::TestWithParam<TestKernel> {
       const std::int64_t kind = pick(0, 3);
       memory.set(staging, i, kind == 0 ? large : kind == 1 ? -large : fractions(2, i));
     }
+    for (const TestSlot& slot : made.slots)
+      if (made.in_place && !slot.addends.empty()) land(memory, made, slot);
     memory.add(Dtype::int64, addends);
     memory.add(Dtype::int64, signals);
     ASSERT_EQ(memory.add(Dtype::int64, std::vector<double>(3, 0)), kPeers);
+  }
+
+  /// What other ranks have sent to the place where the slot's tile stores.
+  static void land(FakeMemory& memory, const Case& made, const TestSlot& slot) {
+    const std::int64_t last = std::min((slot.tile_column + 1) * made.tile.n, made.shape.n);
+    for (std::int64_t row = slot.addends.front().begin; row < slot.addends.front().end; ++row)
+      for (std::int64_t column = slot.tile_column * made.tile.n; column < last; ++column)
+        memory.set(kC, row * made.shape.n + column, memory.get(kStaging, row * made.shape.n + column));
   }
 
   /// What the local kernel stores.
@@ -340,12 +367,12 @@ class Producer : public testing::TestWithParam<TestKernel> {
     ASSERT_TRUE(due.empty()) << "flag " << due.begin()->first << " is never raised";
   }
 
-  void run(bool cut) {
-    const Case made = make_case(cut);
+  void run(bool cut, bool in_place) {
+    const Case made = make_case(cut, in_place);
     SCOPED_TRACE(fmt::format("{} x {} x {}, tiles of {} x {}, {} slots", made.shape.m, made.shape.n, made.shape.k,
                              made.tile.m, made.tile.n, made.slots.size()));
     const TileKernel kernel = TileKernel::read(kRoot + "/kernels/" + GetParam().name + ".py", GetParam().name);
-    const FusedSource fused = emit_fused(kernel, GetParam().output);
+    const FusedSource fused = emit_fused(kernel, GetParam().output, {false, false, {}, in_place});
     const auto module = parse_module(std::make_shared<const SourceFile>("fused.py", fused.text));
     const Function& function = *module->find(fused.function);
     const auto program = lower(module, function);
@@ -367,11 +394,15 @@ class Producer : public testing::TestWithParam<TestKernel> {
 };
 
 TEST_P(Producer, AddsInTheOrderOfTheAddends) {
-  for (int i = 0; i < 40 && !HasFailure(); ++i) run(false);
+  for (int i = 0; i < 40 && !HasFailure(); ++i) run(false, false);
 }
 
 TEST_P(Producer, KeepsWhatTheSlotKeeps) {
-  for (int i = 0; i < 40 && !HasFailure(); ++i) run(true);
+  for (int i = 0; i < 40 && !HasFailure(); ++i) run(true, false);
+}
+
+TEST_P(Producer, AddsInPlace) {
+  for (int i = 0; i < 40 && GetParam().descriptors && !HasFailure(); ++i) run(false, true);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, Producer,

@@ -152,6 +152,46 @@ TEST_F(ShadowTest, ASumTakesThePlaceOfASummandOnceItHasBeenSent) {
   EXPECT_EQ(write(1, EventKind::transfer, 1)->kind, ConflictKind::second_write) << "one sum for each place";
 }
 
+TEST_F(ShadowTest, ATileAddsOnceToWhatATransferHasBrought) {
+  Shadow reduced(100, Rewrite::adding);
+  const auto bring = [&](std::int64_t launch, Elements run) {
+    return reduced.write(history, event(0, launch, EventKind::transfer, run.offset), std::span(&run, 1));
+  };
+  const auto add = [&](EventId event, Elements run) {
+    if (const auto conflict = reduced.read(history, event, std::span(&run, 1))) return conflict;
+    return reduced.write(history, event, std::span(&run, 1));
+  };
+  const EventId tile = event(1, 1);
+  EXPECT_EQ(add(tile, {0, 10})->kind, ConflictKind::not_filled) << "nothing has come";
+  ASSERT_FALSE(bring(1, {0, 20}));
+  EXPECT_EQ(add(tile, {0, 10})->kind, ConflictKind::unordered_write) << "it may yet be coming";
+  order(0, 1);
+  const Elements tail{10, 10};
+  EXPECT_EQ(reduced.write(history, tile, std::span(&tail, 1))->kind, ConflictKind::second_write)
+      << "what is not read is not added to";
+  ASSERT_FALSE(add(tile, {0, 5}));
+  ASSERT_FALSE(add(tile, {5, 5})) << "in several stores";
+  EXPECT_EQ(add(tile, {4, 2})->kind, ConflictKind::second_write) << "and each of them once";
+  EXPECT_EQ(bring(1, {8, 1})->kind, ConflictKind::second_write) << "a sum is not to be overwritten";
+}
+
+TEST_F(ShadowTest, ASumThatIsHandedOutMayTakeThePlaceOfOneSoFar) {
+  Shadow reduced(100, Rewrite::adding | Rewrite::over_tiles);
+  const Elements run{0, 10};
+  const auto transfer = [&](int agent, std::int64_t index) {
+    return reduced.write(history, event(agent, 1, EventKind::transfer, index), std::span(&run, 1));
+  };
+  ASSERT_FALSE(transfer(0, 0));
+  order(0, 1);
+  const EventId tile = event(1, 1);
+  ASSERT_FALSE(reduced.read(history, tile, std::span(&run, 1)));
+  ASSERT_FALSE(reduced.write(history, tile, std::span(&run, 1)));
+  EXPECT_EQ(transfer(2, 0)->kind, ConflictKind::unordered_write);
+  order(1, 2);
+  EXPECT_FALSE(transfer(2, 0));
+  EXPECT_EQ(transfer(2, 1)->kind, ConflictKind::second_write);
+}
+
 TEST_F(ShadowTest, ATileMayUpdateAnInputButATransferMayNot) {
   ASSERT_FALSE(write(event(0, 1, EventKind::inputs), {0, 10}));
   order(0, 1);

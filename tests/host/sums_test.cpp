@@ -282,6 +282,26 @@ TEST(WrongSums, ARaiseThatIsHeldBackSaysNothingOfLaterTiles) {
                       HasSubstr("tile (2, 1)"), HasSubstr("nothing orders the two")));
 }
 
+TEST(WrongSums, ARaiseSpeaksForTheTilesOfItsWorkerBefore) {
+  // The second tile of the chunk raises for both: the worker of the first one has it, too, or it has not.
+  for (const int workers : {1, 2}) {
+    Plan plan = small_sum_plan({.ranks = 2, .workers = workers});
+    std::vector<Slot>& slots = program(plan, 0).slots;
+    ASSERT_EQ(slots[0].signals, slots[1].signals);
+    slots[0].signals.clear();
+    Wait& wait = *wait_in_launch(transfers(plan, 0)[0]);
+    ASSERT_EQ(wait.threshold, 2);
+    wait.threshold = plan.signals[static_cast<std::size_t>(wait.signal)].per_launch = 1;
+    if (workers == 1) {
+      expect_always(plan, Outcome::right, ::testing::_, 2);
+    } else {
+      expect_always(plan, Outcome::race,
+                    AllOf(HasSubstr("transfer 0 of rank 0's queue"), HasSubstr("reads rank 0's c[8:"),
+                          HasSubstr("tile (2, 0)"), HasSubstr("nothing orders the two")));
+    }
+  }
+}
+
 TEST(WrongSums, TileThatDoesNotRaiseIsADeadlockOfThoseThatNeedIt) {
   Plan plan = small_sum_plan({.ranks = 2, .workers = 1});
   raising_slot(plan, 0).signals.clear();

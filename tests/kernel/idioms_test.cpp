@@ -449,6 +449,48 @@ TEST(BlockPointerFootprint, LoopsThroughDifferentBlockPointersAreKeptApart) {
               (Region{{tile, tile + 1}, {8, 16}}));
 }
 
+TEST(BlockPointerFootprint, BoundsDoNotMoveAddresses) {
+  // A read is guarded by the tile's wait if the index enters its address; in the bounds alone it guards nothing.
+  const auto guarded = [](const std::string& shape, const std::string& offset) {
+    const TileSpace space = analyse_tiles(
+        copier("    p = tl.make_block_ptr(x, (" + shape + ",), (1,), (" + offset + ",), (BLOCK,), (0,))\n" +
+               "    v = tl.load(p, boundary_check=(0,))\n"
+               "    i = pid * BLOCK + tl.arange(0, BLOCK)\n    tl.store(y + i, v, mask=i < n)\n"),
+        kCopy, kCopied);
+    return !space.reads_past_indices.contains("x");
+  };
+  EXPECT_TRUE(guarded("n", "pid * BLOCK"));
+  EXPECT_FALSE(guarded("n - pid", "0"));
+}
+
+TEST(BlockPointerFootprint, InBranchesThatDataDecide) {
+  // Both ways leave p as it was, so it can be read through; q is moved on one of them only.
+  const std::string branch = R"(    p = tl.make_block_ptr(x, (n,), (1,), (pid * BLOCK,), (BLOCK,), (0,))
+    q = p
+    v = tl.load(p, boundary_check=(0,))
+    if tl.load(x) > 1:
+        v += tl.load(p, boundary_check=(0,))
+        q = tl.advance(p, (1,))
+)";
+  const std::string store = "    i = pid * BLOCK + tl.arange(0, BLOCK)\n    tl.store(y + i, v, mask=i < n)\n";
+  const TileSpace space = analyse_tiles(copier(branch + store), kCopy, kCopied);
+  ASSERT_EQ(space.tiles.size(), 3U);
+  EXPECT_EQ(space.tiles[2].accesses[0].reads, (std::vector<Region>{Region{{16, 20}}, Region{{0, 1}}}));
+  // Where q points is found by data, so a read through it counts as one of the whole tensor.
+  const TileSpace moved =
+      analyse_tiles(copier(branch + "    v += tl.load(q, boundary_check=(0,))\n" + store), kCopy, kCopied);
+  EXPECT_EQ(moved.tiles[2].accesses[0].reads, (std::vector<Region>{Region{{0, 20}}}));
+  EXPECT_EQ(moved.reads_by_data.at("x").line, 14);
+}
+
+TEST(Loads, ThroughBlockPointers) {
+  const TileKernel kernel = copier(kBlocks + std::string("    tl.store(q, tl.load(p))\n"));
+  const std::vector<Load> loads = find_loads(kernel.shared_module(), kernel.function(), "x");
+  ASSERT_EQ(loads.size(), 1U);
+  EXPECT_TRUE(loads[0].block_pointer);
+  EXPECT_FALSE(loads[0].descriptor);
+}
+
 TEST(Stores, ThroughBlockPointers) {
   const TileKernel kernel = copier(kBlocks + std::string("    tl.store(q, tl.load(p))\n"));
   const std::vector<Store> stores = find_stores(kernel.shared_module(), kernel.function(), "y");

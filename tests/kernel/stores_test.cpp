@@ -1,4 +1,5 @@
-// Which statements store to a tensor: found through names, helpers, loops and branches; and what cannot be told.
+// Which statements store to a tensor, and which load from one: found through names, helpers, loops and branches; and
+// what cannot be told.
 #include "syncopate/kernel/stores.h"
 
 #include <gtest/gtest.h>
@@ -102,6 +103,45 @@ TEST(Stores, OtherWaysToWrite) {
   expect_error("x = tl.make_tensor_descriptor(c + n, [n, n], [n, 1], [8, 8])\nx.store([0, 0], x.load([0, 0]))\n", 2,
                "this descriptor does not begin where 'c' points",
                "make a descriptor of the whole tensor, and put the rest into the offsets of the store");
+}
+
+std::vector<std::string> loads(const std::string& body, const std::string& before = "") {
+  const auto module = parse(body, before);
+  std::vector<std::string> result;
+  for (const Load& load : find_loads(module, *module->find("kernel"), "c"))
+    result.push_back((load.descriptor ? "*" : "") + std::string(module->source->slice(load.range)));
+  return result;
+}
+
+TEST(Loads, ThroughPointersDescriptorsAndHelpers) {
+  EXPECT_EQ(loads("at = c + tl.arange(0, 8) + n\n"
+                  "tl.store(at, tl.load(d + tl.arange(0, 8)))\n"
+                  "for i in range(n):\n"
+                  "    tl.store(d + i, tl.load(at + tl.load(d + i), mask=i > 2, other=1) + tl.load(c))\n"
+                  "    at += 8\n"
+                  "desc = tl.make_tensor_descriptor(c, [64, 64], [64, 1], [16, 16])\n"
+                  "tl.store(d, tl.sum(tl.sum(desc.load([0, 0]), 1), 0))\n"),
+            (Texts{"tl.load(at + tl.load(d + i), mask=i > 2, other=1)", "tl.load(c)", "*desc.load([0, 0])"}));
+  // A helper's load is one, however often it is called, and is none where it is called for others.
+  EXPECT_EQ(loads("first(c, n)\nfirst(c + n, n)\nfirst(d, n)\n",
+                  "@triton.jit\ndef first(p, n):\n    return tl.load(p + n)\n"),
+            (Texts{"tl.load(p + n)"}));
+  EXPECT_TRUE(loads("tl.store(c, tl.load(d))\n").empty());
+}
+
+TEST(Loads, WhatCannotBeTold) {
+  const auto expect_refused = [](const std::string& body, int line, const std::string& problem) {
+    try {
+      loads(body);
+      FAIL() << "no error";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.where().line, line + 4) << error.what();
+      EXPECT_EQ(error.problem(), problem);
+    }
+  };
+  expect_refused("if n > 2:\n    at = c\nelse:\n    at = d\ntl.store(d, tl.load(at))\n", 5,
+                 "this loads from 'c' or from something else, depending on the way here");
+  expect_refused("tl.atomic_add(c, 1)\n", 1, "'c' is changed by tl.atomic_add");
 }
 
 }  // namespace

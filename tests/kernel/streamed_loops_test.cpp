@@ -117,6 +117,60 @@ TEST(StreamedLoops, MasksOnDataDoNotKeepTilesFromSharing) {
   EXPECT_EQ(space.tiles[2].loops[0].reads, space.tiles[0].loops[0].reads);
 }
 
+/// Whether two tiles whose loops differ in `row` alone share a record. x is read alike by all of them.
+bool shares(const std::string& body) {
+  Text text;
+  text.body = body;
+  const TileSpace space = analysed(text.kernel());
+  return space.tiles[0].loops[0].reads == space.tiles[1].loops[0].reads;
+}
+
+TEST(StreamedLoops, ABranchAroundWhatTouchesNothingDoesNotKeepTilesFromSharing) {
+  const std::string load = "        a = tl.load(x + n + tl.arange(0, BLOCK))\n";
+  const std::string add = "        total += tl.sum(a, 0)\n";
+  EXPECT_TRUE(shares(load + "        if n > row * BLOCK:\n            a = a * 2.0\n" + add));
+  EXPECT_TRUE(shares(load +
+                     "        if n > row * BLOCK:\n            if n > 2 * row:\n                a = a * 2.0\n"
+                     "            else:\n                a = a * 3.0\n        else:\n            a = a * 4.0\n" +
+                     add));
+  // One around a load, on either side, or around what a load is addressed by, does.
+  EXPECT_FALSE(
+      shares("        a = tl.zeros((BLOCK,), dtype=tl.float32)\n        if n > row * BLOCK:\n    " + load + add));
+  EXPECT_FALSE(
+      shares("        if n > row * BLOCK:\n            a = tl.zeros((BLOCK,), dtype=tl.float32)\n"
+             "        else:\n    " +
+             load + add));
+  EXPECT_FALSE(
+      shares("        m = n\n        if n > row * BLOCK:\n            m = 0\n"
+             "        a = tl.load(x + m + tl.arange(0, BLOCK))\n" +
+             add));
+}
+
+/// Where x is read at an address into which neither the tile's index nor the loop's variable enters; 0: nowhere.
+int line_past_indices(const Text& text) {
+  const TileSpace space = analysed(text.kernel());
+  const auto found = space.reads_past_indices.find("x");
+  return found == space.reads_past_indices.end() ? 0 : found->second.line;
+}
+
+TEST(StreamedLoops, WhatEntersAnAddressIsKnownWhateverItsValue) {
+  Text text;
+  EXPECT_EQ(line_past_indices(text), 0);
+  text.body = "        total += tl.load(x + n)\n";  // by the loop's variable
+  EXPECT_EQ(line_past_indices(text), 0);
+  text.before = "    total += tl.sum(tl.load(x + row // 64 + tl.arange(0, BLOCK)), 0)\n";  // 0 for every row
+  EXPECT_EQ(line_past_indices(text), 0);
+  text.before = "    total += tl.sum(tl.load(x + tl.arange(0, BLOCK)), 0)\n";
+  EXPECT_EQ(line_past_indices(text), 9);
+  text.before = "    i = row * 2\n    p = x + i\n    i = 0\n    total += tl.sum(tl.load(p + tl.arange(0, BLOCK)), 0)\n";
+  EXPECT_EQ(line_past_indices(text), 0);
+  // That a loop ends where an index says does not reach its addresses.
+  text.before = "    for m in range(0, row + 1):\n        total += tl.load(x + m)\n";
+  EXPECT_EQ(line_past_indices(text), 10);
+  text.before = "    for m in range(row, row + 1):\n        total += tl.load(x + m)\n";
+  EXPECT_EQ(line_past_indices(text), 0);
+}
+
 TEST(StreamedLoops, ALoopOfNoIterations) {
   Text text;
   text.loop = "for n in range(N, N + row * 0, BLOCK):  # syncopate: streamed_loop n";

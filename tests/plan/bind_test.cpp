@@ -82,7 +82,7 @@ TEST(Bind, PlacementsThatNothingRealises) {
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"partial(sum)\""}}),
               HasSubstr("no collective turns replicate into partial(sum)"));
   EXPECT_THAT(error_of({{"tensors.a.before", "\"partial(sum)\""}, {"tensors.a.inside", "replicate"}}),
-              HasSubstr("a collective of type all-reduce, which is not fused yet; inputs can be gathered"));
+              HasSubstr("this loads 'a_ptr', which is a sum over ranks, through a descriptor"));
   EXPECT_THAT(error_of({{"tensors.a.before", "replicate"}, {"tensors.a.inside", "\"shard(0)\""}}),
               HasSubstr("needs no communication"));
   EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(0)\""}}), HasSubstr("leave its placements out"));
@@ -119,7 +119,7 @@ TEST(Bind, GatheredTensorsAreAddressedByTileIndices) {
   std::string op = SourceFile::read(kOperator)->text();
   op.replace(op.find("../kernels/gemm.py"), 18, "kernel.py");
   EXPECT_THAT(error_of({}, folder.write("op.toml", op)),
-              HasSubstr("tensor 'a' is gathered, but which part of it a tile reads depends on no tile index"));
+              HasSubstr("tensor 'a' is gathered, but which part of it this reads depends on no tile index"));
 }
 
 TEST(Bind, OutputsAreOnlyStoredTo) {
@@ -219,7 +219,10 @@ TEST(BindReduced, MemoryBudgets) {
   EXPECT_EQ(staging_rows("768 KiB"), 768);
   EXPECT_EQ(staging_rows("767 KiB"), 3 * 3 * 64);
   EXPECT_EQ(staging_rows("400KiB"), 3 * 2 * 64);
-  EXPECT_EQ(staging_rows("100 KiB", {{"communicate.c.algorithm", "ring"}, {"kernel.args.BLOCK_M", "64"}}), 64);
+  EXPECT_EQ(staging_rows(
+                "100 KiB",
+                {{"communicate.c.algorithm", "ring"}, {"communicate.c.sum", "staging"}, {"kernel.args.BLOCK_M", "64"}}),
+            64);
   EXPECT_EQ(
       error_of({{"communicate.c.memory_budget", "196607"}, {"communicate.c.split", "4"}}, kReducing),
       "--set communicate.c.memory_budget=196607: the memory budget is 196607 bytes, but a chunk of 64.00 KiB from "

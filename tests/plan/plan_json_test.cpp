@@ -36,8 +36,9 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(PlanJson, SameOperatorSameBytes) { EXPECT_EQ(small_plan(), small_plan()); }
 
 TEST(PlanJson, ReadBackTheSame) {
-  for (const char* file : {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp_plain",
-                           "gemm_ar", "a2a_gemm", "gemm_a2a", "a2a_gemm_rs", "embedding_rs"}) {
+  for (const char* file :
+       {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp", "gemm_ar", "a2a_gemm",
+        "gemm_a2a", "a2a_gemm_rs", "embedding_rs", "grouped_gemm_rs", "rms_norm_ar", "rms_norm_rs"}) {
     const std::string text =
         to_json(compile_operator(std::string(SYNCOPATE_SOURCE_DIR "/operators/") + file + ".toml"));
     EXPECT_EQ(to_json(parse_plan(SourceFile("plan.json", text))), text) << file;

@@ -60,7 +60,7 @@ TEST(Print, ReducedOutputs) {
   EXPECT_THAT(text, HasSubstr("sums, rounded where a bracket closes\n  c[0:334, 0:360] at rank 0: (0 + 1 + 2)\n"));
   EXPECT_THAT(text,
               HasSubstr("push c[334:418, 0:360] to rank 1, into c_staging[0:84, 0:360], after \"c[334:418, 0:360] "
-                        "of rank 0 for rank 1\" (12 of 12), \"buffers of rank 1 free for rank 0\" of the previous "
+                        "of rank 0 for rank 1\" (8 of 8), \"buffers of rank 1 free for rank 0\" of the previous "
                         "launch"));
   EXPECT_THAT(text, HasSubstr("keeps c[334:384, 0:360]; signals \"c[334:418, 0:360] of rank 0 for rank 1\""));
   EXPECT_THAT(text,

@@ -99,6 +99,27 @@ TEST(KernelTables, WhatWouldChangeTheSumIsNotMerged) {
   EXPECT_EQ(Table(tables.tiles.begin() + 20, tables.tiles.begin() + 23), (Table{1, 1, 2})) << "own value before";
 }
 
+TEST(KernelTables, InPlaceHaveNoAddends) {
+  Plan plan = hand_made();
+  plan.buffers.pop_back();
+  plan.buffers[0].sums_in_place = true;
+  Slot adds;
+  adds.sum_waits = {{0, 1}};
+  adds.addends = {{rows(0, 2), rows(0, 2)}, {rows(2, 4), rows(2, 4)}};
+  adds.own_place = 2;
+  Slot is_done;  // another wait of its worker implies that its summand is there
+  is_done.tile = 1;
+  is_done.addends = {{rows(4, 8), rows(4, 8)}};
+  Slot stores;
+  plan.programs[1].slots = {adds, is_done, stores};
+  const KernelTables tables = kernel_tables(plan, 1);
+  EXPECT_EQ(tables.tiles, (Table{10, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 32, 1 + 16,  //
+                                 11, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 32, 1,       //
+                                 10, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0}));
+  EXPECT_TRUE(tables.addends.empty());
+  EXPECT_EQ(landing_buffer(plan), 0);
+}
+
 TEST(KernelTables, OfAPlanThatSendsAndReducesNothingHaveRaisesOnly) {
   Plan plan = hand_made();
   plan.buffers[0].inside = plan.buffers[0].after = Placement::replicate();

@@ -1,6 +1,9 @@
 """Plans from Python: compile, save, load, verify, run, and every kind of mistake. Needs neither torch nor a GPU."""
+import copy
+import gc
 import json
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -51,13 +54,18 @@ class Plans(unittest.TestCase):
                 function("a\0b")
 
     def test_a_reduced_output_is_the_ranks_rows(self):
-        plan = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2})
+        plan = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2, "communicate.c.sum": "staging"})
         c = plan.buffer("c")
         self.assertEqual((c.inside, c.after), ("partial(sum)", "shard(0)"))
         rows, columns = c.shape
         self.assertEqual(c.outputs, tuple((slice(r * rows // 2, (r + 1) * rows // 2), slice(0, columns)) for r in (0, 1)))
         self.assertEqual([buffer.name for buffer in plan.buffers if buffer.staging], [plan.buffers[-1].name])
         self.assertFalse(plan.buffers[-1].output)
+        in_place = syncopate.compile(SOURCE / "operators/gemm_rs.toml", {"ranks": 2})
+        self.assertEqual([buffer.name for buffer in in_place.buffers if buffer.staging], [])
+        self.assertEqual(in_place.buffer("c").outputs, c.outputs)
+        self.assertEqual([c.symmetric, in_place.buffer("c").symmetric], [False, True])
+        self.assertFalse(in_place.buffer("c").bindable)
 
     def test_there_and_back(self):
         plan = small()
@@ -72,6 +80,14 @@ class Plans(unittest.TestCase):
         self.assertIn("@triton.jit", plan.fused_source())
         self.assertIn("rank 1", plan.show())
         self.assertNotEqual(small(ranks=4).hash, plan.hash)
+
+    def test_copies_outlive_the_plan(self):
+        plan = syncopate.compile(AG_GEMM, {"ranks": 2})
+        text, others = plan.json(), [copy.copy(plan), copy.deepcopy(plan), pickle.loads(pickle.dumps(plan))]
+        del plan
+        gc.collect()
+        for other in others:
+            self.assertEqual(other.json(), text)
 
     def test_settings_of_every_type(self):
         plan = syncopate.compile(str(AG_GEMM), SMALL | {"communicate.a": {"algorithm": "ring", "initiator": "pull", "split": 1}})
@@ -108,7 +124,7 @@ class Plans(unittest.TestCase):
                 plan.run(**mistake)
         for mistake in ({"seed": 1.5}, {"seed": "1"}, {"repeat": True}, {"repeat": None}):
             (name, value), = mistake.items()
-            with self.assertRaisesRegex(TypeError, f"{name} is an integer, not a {type(value).__name__}"):
+            with self.assertRaisesRegex(TypeError, f"{name} is an integer, not .*, of type {type(value).__name__}"):
                 plan.run(**mistake)
         self.assertTrue(plan.run(seed=2**64 - 1))
 
@@ -192,8 +208,10 @@ class Mistakes(unittest.TestCase):
         for settings in (["ranks=2"], "ranks=2", 2, []):
             with self.assertRaisesRegex(TypeError, f"settings is a {type(settings).__name__}; use a dict"):
                 syncopate.compile(AG_GEMM, settings)
-        with self.assertRaisesRegex(TypeError, "a setting's name is a string, not a int: 2"):
+        with self.assertRaisesRegex(TypeError, "a setting's name is a string, not 2, of type int"):
             syncopate.compile(AG_GEMM, {2: "ranks"})
+        with self.assertRaisesRegex(syncopate.Error, "a zero byte in the setting's name"):
+            syncopate.compile(AG_GEMM, {"ranks\0junk": 2})
 
     def test_places(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -43,6 +43,7 @@ class Mutator {
     for_each_signal_list([&](const std::string& owner, const SignalList& list) { drop_raises(owner, list); });
     for_each_wait_list([&](const std::string& owner, const WaitList& list) { lower_thresholds(owner, list); });
     lower_counts();
+    raise_counts();
     swap_transfers();
     swap_signals();
     reorder_queues();
@@ -150,6 +151,21 @@ class Mutator {
             for_each_wait_list([&](const std::string&, const WaitList& list) {
               for (Wait& wait : list(plan))
                 if (wait.signal == static_cast<int>(signal) && wait.threshold == all) --wait.threshold;
+            });
+          });
+    }
+  }
+
+  /// A signal that believes in one raise too many, and whoever waits for all of them.
+  void raise_counts() {
+    for (std::size_t signal = 0; signal < plan_.signals.size(); ++signal) {
+      const std::int64_t all = plan_.signals[signal].per_launch;
+      add("raise count", fmt::format("'{}' counts {} raises instead of {}", plan_.signals[signal].name, all + 1, all),
+          false, [this, signal, all](Plan& plan) {
+            ++plan.signals[signal].per_launch;
+            for_each_wait_list([&](const std::string&, const WaitList& list) {
+              for (Wait& wait : list(plan))
+                if (wait.signal == static_cast<int>(signal) && wait.threshold == all) ++wait.threshold;
             });
           });
     }
@@ -367,10 +383,10 @@ std::vector<Mutant> all_mutants(const Plan& plan) { return Mutator(plan).run(); 
 
 const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
-      "drop wait",          "drop raise",    "lower threshold", "lower count",  "swap transfers", "swap chunks",
-      "swap signals",       "reorder queue", "shift chunk",     "shrink chunk", "retarget",       "drop transfer",
-      "duplicate transfer", "reorder tiles", "repeat tile",     "drop tile",    "change workers", "drop step",
-      "repeat step",        "late wait",     "swap steps"};
+      "drop wait",     "drop raise",         "lower threshold", "lower count", "raise count",  "swap transfers",
+      "swap chunks",   "swap signals",       "reorder queue",   "shift chunk", "shrink chunk", "retarget",
+      "drop transfer", "duplicate transfer", "reorder tiles",   "repeat tile", "drop tile",    "change workers",
+      "drop step",     "repeat step",        "late wait",       "swap steps"};
   return kKinds;
 }
 

@@ -15,13 +15,19 @@ class SumMutator {
   explicit SumMutator(const Plan& plan) : plan_(plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)) {}
 
   std::vector<SumMutant> run() {
-    for_each_slot([&](std::size_t rank, std::size_t slot) { drop_addends(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { swap_sources(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { shift_addends(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { shrink_addends(rank, slot); });
+    if (sums_in_place(plan_)) {
+      for_each_slot([&](std::size_t rank, std::size_t slot) { store_instead(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { add_instead(rank, slot); });
+    } else {
+      for_each_slot([&](std::size_t rank, std::size_t slot) { drop_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { swap_sources(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { shift_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { shrink_addends(rank, slot); });
+      for_each_slot([&](std::size_t rank, std::size_t slot) { change_kept(rank, slot); });
+    }
     for_each_slot([&](std::size_t rank, std::size_t slot) { move_own_place(rank, slot); });
-    for_each_slot([&](std::size_t rank, std::size_t slot) { change_kept(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { raise_twice(rank, slot); });
+    for_each_slot([&](std::size_t rank, std::size_t slot) { raise_early(rank, slot); });
     for_each_slot([&](std::size_t rank, std::size_t slot) { swap_raises(rank, slot); });
     change_sums();
     return std::move(mutants_);
@@ -63,6 +69,29 @@ class SumMutator {
   }
 
   static bool within(std::int64_t row, const Range& rows) { return rows.begin <= row && row < rows.end; }
+
+  /// Of sums in place what a slot adds is all or nothing: more than that its kernel does not know.
+  void store_instead(std::size_t rank, std::size_t slot) {
+    if (slot_at(rank, slot).addends.empty()) return;
+    for (const bool waits : {true, false})
+      add("store instead", fmt::format("{} adds nothing{}", name(rank, slot), waits ? ", but waits" : ""), false,
+          [=](Plan& plan) {
+            Slot& changed = slot_at(plan, rank, slot);
+            changed.addends.clear();
+            changed.own_place = 0;
+            if (!waits) changed.sum_waits.clear();
+          });
+  }
+
+  void add_instead(std::size_t rank, std::size_t slot) {
+    if (!slot_at(rank, slot).addends.empty()) return;
+    add("add instead", fmt::format("{} adds to what nobody has sent", name(rank, slot)), false, [=, this](Plan& plan) {
+      Slot& changed = slot_at(plan, rank, slot);
+      Region rows = Region::whole(plan.buffer(reduced_).shape);
+      rows[0] = stored_rows(changed);
+      changed.addends = {{rows, rows}};
+    });
+  }
 
   void drop_addends(std::size_t rank, std::size_t slot) {
     for (std::size_t a = 0; a < slot_at(rank, slot).addends.size(); ++a)
@@ -174,6 +203,23 @@ class SumMutator {
           false, [=](Plan& plan) { slot_at(plan, rank, slot).signals.push_back(signal); });
   }
 
+  /// The worker's slot before speaks for what this one has yet to do. Where slots raise more than they must, whoever
+  /// waits may know of it otherwise.
+  void raise_early(std::size_t rank, std::size_t slot) {
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    if (slot < workers) return;
+    const std::vector<int>& signals = slot_at(rank, slot).signals;
+    for (std::size_t s = 0; s < signals.size(); ++s)
+      add("raise early",
+          fmt::format("{} has '{}' raised by slot {} of its worker", name(rank, slot),
+                      plan_.signals[static_cast<std::size_t>(signals[s])].name, slot - workers),
+          true, [=](Plan& plan) {
+            std::vector<int>& own = slot_at(plan, rank, slot).signals;
+            slot_at(plan, rank, slot - workers).signals.push_back(own[s]);
+            own.erase(own.begin() + static_cast<std::ptrdiff_t>(s));
+          });
+  }
+
   /// Which slots of a rank tell what: only neighbours, and those of equal workers.
   void swap_raises(std::size_t rank, std::size_t slot) {
     for (const std::size_t step : {std::size_t{1}, static_cast<std::size_t>(plan_.workers)}) {
@@ -214,9 +260,9 @@ class SumMutator {
 std::vector<SumMutant> sum_mutants(const Plan& plan) { return SumMutator(plan).run(); }
 
 const std::vector<std::string>& sum_mutation_kinds() {
-  static const std::vector<std::string> kKinds = {"drop addend",    "swap sources", "shift addend", "shrink addend",
-                                                  "move own place", "shrink kept",  "grow kept",    "raise twice",
-                                                  "swap raises",    "drop sum",     "change order", "change summands"};
+  static const std::vector<std::string> kKinds = {
+      "drop addend", "swap sources", "shift addend", "shrink addend", "move own place", "shrink kept",    "grow kept",
+      "raise twice", "raise early",  "swap raises",  "drop sum",      "change order",   "change summands"};
   return kKinds;
 }
 

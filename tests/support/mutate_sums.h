@@ -19,7 +19,8 @@ struct SumMutant : Mutant {
 /// (waits, raises, transfers, tiles) are in all_mutants().
 std::vector<SumMutant> sum_mutants(const Plan& plan);
 
-/// The kinds, in the order of sum_mutants().
+/// The kinds, in the order of sum_mutants(). Plans with sums in place have, instead of those about addends and what is
+/// kept, "store instead" and "add instead".
 const std::vector<std::string>& sum_mutation_kinds();
 
 }  // namespace syncopate::testing

@@ -34,3 +34,8 @@ def sent_module(name):
 def sum_module(name):
     """The fused kernel whose output is a sum over ranks."""
     return load(FUSED / f"{name}_sum.py")
+
+
+def in_place_module(name):
+    """The fused kernel that adds to what stands in its output."""
+    return load(FUSED / f"{name}_sum_in_place.py")

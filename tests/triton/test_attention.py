@@ -1,4 +1,4 @@
-"""The attention kernel: right in Triton's interpreter; for sm_90 it compiles without spills at shipped constants."""
+"""The attention kernels: right in Triton's interpreter; for sm_90 it compiles without spills at shipped constants."""
 import os
 import pathlib
 import re
@@ -50,12 +50,12 @@ def reference(q, k, v, heads, group, head_dim, causal, q_start, scale):
     return o, lse, magnitude
 
 
-def run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale):
+def run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name="attention"):
     from host_tensor import HostTensor
 
     o, lse = HostTensor(np.full(q.shape, np.nan, q.dtype)), HostTensor(np.full((heads, len(q)), np.nan, np.float32))
     grid = -(-len(q) // block_m) * heads
-    attention = kernels.local_kernel("attention")
+    attention = kernels.local_kernel(name)
     attention[(grid,)](HostTensor(q), HostTensor(k), HostTensor(v), o, lse, len(q), len(k), heads, q_start, scale,
                        block_m, block_n, head_dim, group, int(causal))
     return o.array, lse.array
@@ -64,16 +64,20 @@ def run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scal
 class Interpreted(unittest.TestCase):
 
     def test_against_fp64(self):
+        for name, seeds in (("attention", 3), ("attention_streamed", 1)):
+            self.check_against_fp64(name, seeds)
+
+    def check_against_fp64(self, name, seeds):
         scale = 0.25
         for case in CASES:
             q_length, kv_length, heads, group, head_dim, causal, q_start, block_m, block_n = case
-            for seed in range(3):
-                with self.subTest(case=case, seed=seed):
+            for seed in range(seeds):
+                with self.subTest(kernel=name, case=case, seed=seed):
                     generator = np.random.default_rng(seed)
                     q = generator.standard_normal((q_length, heads * head_dim)).astype(np.float16)
                     k, v = (generator.standard_normal((kv_length, heads // group * head_dim)).astype(np.float16)
                             for _ in range(2))
-                    o, lse = run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale)
+                    o, lse = run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name)
                     exact, exact_lse, magnitude = reference(q, k, v, heads, group, head_dim, causal, q_start, scale)
                     # Weights are rounded once and so is the result; all else is fp32, and the least fp16 is 2^-24.
                     bound = 1.01 * UNIT * (magnitude + abs(exact)) + 2e-5 * magnitude + 2.0**-24

@@ -16,6 +16,7 @@ CONFIGURATIONS = [
 # Instructions that carry the work: the fused kernel must have as many as the local one.
 INSTRUCTIONS = ["wgmma.mma_async", "cp.async.bulk.tensor.2d.shared", "cp.async.bulk.tensor.2d.global", "cp.async.cg"]
 TMA_LOAD, TMA_STORE = INSTRUCTIONS[1:3]
+TMA_REDUCE = "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add"
 RAISE = "red.release.sys.global.add.u64"
 MOST_SHARED = 227 * 1024  # bytes of shared memory that a block can have
 
@@ -112,6 +113,34 @@ class FusedCompiles(unittest.TestCase):
         self.compare_sums("gemm_split_helper", some_predicates)
         # The flattened loop holds its buffers while the summands change their layout.
         self.compare_sums("gemm", none, extra_shared=16 * 1024)
+
+    def test_sums_in_place(self):
+        for name, most_more in (("gemm", 56), ("gemm_split_helper", 24)):
+            local = kernels.local_kernel(name)
+            fused = getattr(kernels.in_place_module(name), f"{name}_fused")
+            for tile, warps, stages in CONFIGURATIONS:
+                with self.subTest(kernel=name, tile=tile, warps=warps, stages=stages):
+                    before = compile_kernel(local, tile, warps, stages)
+                    after = compile_kernel(fused, tile, warps, stages)
+                    print(f"{name} {tile}, {warps} warps, {stages} stages, in place\n  local: {before}\n  fused: {after}")
+                    self.assertEqual(after.spill_bytes, 0)
+                    self.assertLessEqual(after.registers, before.registers + most_more)
+                    self.assertEqual(after.shared_bytes, before.shared_bytes)
+                    self.assertFalse(after.serialised)
+                    for instruction in INSTRUCTIONS:
+                        self.assertEqual(after.count(instruction), before.count(instruction), instruction)
+                    self.assertEqual(after.count(TMA_REDUCE), before.count(TMA_STORE))
+                    self.assertEqual(after.count("ld.global.cg"), 0)
+                    self.assert_published_before_raised(after)
+                    self.assert_told_before_added(after)
+
+    def assert_told_before_added(self, compiled):
+        """Between each look at flags and the reductions behind it stands a fence for TMA in global memory."""
+        told = compiled.positions("fence.proxy.async.global;")
+        looks = compiled.positions("ld.acquire.sys.global.u64")
+        for added in compiled.positions(TMA_REDUCE):
+            fence = max(at for at in told if at < added)
+            self.assertFalse([at for at in looks if fence < at < added])
 
     def test_summands_come_in_wide_loads_past_the_l1_cache(self):
         for name in ("gemm", "gemm_split_helper"):

@@ -1,7 +1,8 @@
 """The emitted kernels with a reduced output in Triton's own interpreter: what they add, keep and raise.
 
 The interpreter knows no inline assembly, so syncopate_wait looks once, as in test_fused_kernels.py, and so does
-syncopate_is_missing; syncopate_publish has nothing to do, and syncopate_raise is an atomic addition. The order of waits and raises is tested in tests/emit/producer_test.cpp.
+syncopate_is_missing; syncopate_publish and syncopate_tell_tma have nothing to do, and syncopate_raise is an atomic addition. Nor does it know
+reductions by TMA: syncopate_add_block loads, adds and stores. The order of waits and raises is tested in tests/emit/producer_test.cpp.
 """
 import os
 import unittest
@@ -44,13 +45,19 @@ def raise_flag(peers, home, slot):
     return 0
 
 
+@triton.jit
+def add_block(descriptor, row, column, value):
+    descriptor.store([row, column], descriptor.load([row, column]) + value)
+
+
 class Tables:
     """A random tile order: addends from rows of the staging buffer, signals, and slots that keep rows of their tile."""
 
-    def __init__(self, random, cut, programs):
+    def __init__(self, random, cut, programs, in_place=False):
+        self.in_place = in_place
         self.tiles, self.waits, self.addends, self.signals, self.slots = [], [], [], [], []
         self.raised = np.zeros((RANKS, FLAGS), np.int64)
-        self.rows = 40
+        self.rows = M if in_place else 40
         self.programs, self.signals_of = programs, []
         corners = [(row, column) for row in range(-(-M // TILE[0])) for column in range(N // TILE[1])]
         for i in random.permutation(len(corners)):
@@ -63,19 +70,21 @@ class Tables:
 
     def add(self, random, corner, rows, kept):
         addends = []
-        for _ in range(random.integers(0, 3)):
+        for _ in range(0 if self.in_place else random.integers(0, 3)):
             count = rows[1] - rows[0] if random.integers(2) else int(random.integers(1, rows[1] - rows[0] + 1))
             begin = int(random.integers(rows[0], rows[1] - count + 1))
             addends.append((begin, begin + count, int(random.integers(0, self.rows - count + 1))))
+        if self.in_place and random.integers(3):
+            addends = [(*rows, rows[0])]
         own = int(random.integers(0, len(addends) + 1))
         self.slots.append((corner, rows, addends))
         row = [*corner, len(self.waits), len(self.waits)]
         self.waits += [[0, PER_LAUNCH, PER_LAUNCH]] * bool(addends)
-        row += [row[-1], len(self.waits), len(self.addends), len(self.addends) + own]
-        self.addends += [[(place - begin) * N, begin * N, end * N] for begin, end, place in addends]
+        row += [row[-1], len(self.waits), len(self.addends), len(self.addends) + own * (not self.in_place)]
+        self.addends += [] if self.in_place else [[(place - begin) * N, begin * N, end * N] for begin, end, place in addends]
         row += [len(self.addends)]
         work = bool(addends) * (1 + 16)
-        if len(addends) == 1:
+        if len(addends) == 1 and not self.in_place:
             begin, end, place = addends[0]
             tile = (corner[0] * TILE[0], min((corner[0] + 1) * TILE[0], M))
             work += 8 + (32 + 64 * (place - begin) * N if begin <= tile[0] and tile[1] <= end else 0)
@@ -113,13 +122,22 @@ def table(rows):
 
 def run(name, tables, cut, arrived=EPOCH * PER_LAUNCH):
     """What the fused kernel leaves in c, what it should, the flags of each rank, and record[0]."""
-    module = kernels.sum_module(name)
+    module = kernels.in_place_module(name) if tables.in_place else kernels.sum_module(name)
+    module.syncopate_tell_tma, module.syncopate_add_block = nothing, add_block
     module.syncopate_wait, module.syncopate_is_missing = look_once, is_missing
     module.syncopate_publish, module.syncopate_raise = nothing, raise_flag
     generator = np.random.default_rng(1)
     a, b = (generator.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N)))
     staging = generator.integers(-9, 10, (tables.rows, N)).astype(np.float16)
-    c, record = HostTensor(np.full((M, N), np.nan, np.float16)), HostTensor(np.zeros(8, np.int64))
+    # In place summands stand in the output; elsewhere nothing does.
+    there = np.full((M, N), np.nan, np.float16)
+    for (_, column), (first, last), addends in tables.slots:
+        if tables.in_place and addends:
+            block = slice(first, last), slice(column * TILE[1], (column + 1) * TILE[1])
+            there[block] = staging[block]
+    c, record = HostTensor(there), HostTensor(np.zeros(8, np.int64))
+    added = {} if tables.in_place else {"syncopate_staging": HostTensor(staging),
+                                        "syncopate_addends": table(tables.addends), "syncopate_cut": cut}
     flags = HostTensor(np.zeros((RANKS, FLAGS), np.int64))
     peers = HostTensor(flags.data_ptr() + 8 * FLAGS * np.arange(RANKS, dtype=np.int64))
     getattr(module, f"{name}_fused")[(tables.programs,)](
@@ -127,8 +145,7 @@ def run(name, tables, cut, arrived=EPOCH * PER_LAUNCH):
         syncopate_tiles=table(tables.tiles), syncopate_tile_count=len(tables.tiles), syncopate_waits=table(tables.waits),
         syncopate_flags=HostTensor(np.array([arrived], np.int64)),
         syncopate_epoch=HostTensor(np.array([EPOCH], np.int64)), syncopate_record=record, syncopate_time_limit=10**9,
-        syncopate_staging=HostTensor(staging), syncopate_addends=table(tables.addends),
-        syncopate_signals=table(tables.signals), syncopate_peers=peers, syncopate_cut=cut)
+        syncopate_signals=table(tables.signals), syncopate_peers=peers, **added)
     return c.array, tables.expected(a @ b, staging), flags.array, record.array[0]
 
 
@@ -146,6 +163,20 @@ class FusedSums(unittest.TestCase):
                         np.testing.assert_array_equal(flags, tables.raised)
                         self.assertGreater(len(tables.addends), 0)
                         self.assertGreater(len(tables.signals), 0)
+
+    def test_adds_in_place(self):
+        for name in ("gemm", "gemm_split_helper"):
+            adding = []
+            for seed, programs in ((1, 1), (2, 3), (3, 40)):
+                with self.subTest(kernel=name, seed=seed, programs=programs):
+                    tables = Tables(np.random.default_rng(seed), False, programs, in_place=True)
+                    result, expected, flags, missed = run(name, tables, False)
+                    self.assertEqual(missed, 0)
+                    np.testing.assert_array_equal(result, expected)
+                    np.testing.assert_array_equal(flags, tables.raised)
+                    self.assertEqual(len(tables.addends), 0)
+                adding += [bool(addends) for _, _, addends in tables.slots]
+            self.assertEqual(set(adding), {False, True})
 
     def test_waits_for_the_summands_of_this_launch(self):
         for name in kernels.NAMES:

@@ -18,12 +18,29 @@ PRODUCT = {"a_ptr": "*bf16", "b_ptr": "*bf16", "c_ptr": "*bf16"}
 EPILOGUE = PRODUCT | {"bias_ptr": "*fp32", "residual_ptr": "*bf16"}
 FP8 = {"a_ptr": "*fp8e4nv", "b_ptr": "*fp8e4nv", "c_ptr": "*bf16", "a_scale_ptr": "*fp32", "b_scale_ptr": "*fp32"}
 EMBEDDING = {"ids_ptr": "*i32", "first_ptr": "*i32", "table_ptr": "*bf16", "out_ptr": "*bf16", "syncopate_staging": "*bf16"}
+GROUPED = {"x_ptr": "*bf16", "w_ptr": "*bf16", "y_ptr": "*bf16", "counts_ptr": "*i32", "weights_ptr": "*fp32",
+           "syncopate_staging": "*bf16"}
+ROWS = {"BLOCK_M": 128, "BLOCK_K": 64, "CAPACITY": 512, "syncopate_cut": False}
+RAGGED = ROWS | {"CAPACITY": 500}  # stores through pointers
+ATTENTION = {name: "*bf16" for name in ("q_ptr", "k_ptr", "v_ptr", "o_ptr")} | {"lse_ptr": "*fp32", "scale": "fp32"}
+HEADS = {"GROUP": 4, "CAUSAL": True}
+NORM = {name: "*bf16" for name in ("x_ptr", "residual_ptr", "weight_ptr", "y_ptr", "h_ptr")} | {"eps": "fp32"}
 # Operator and kernel; types of tensors; constexpr values; warps; stages; wgmma instructions that the loop must have.
 CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 128, "GATED": True}, 8, 4, 8),
          ("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 256, "GATED": False}, 8, 3, 4),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 128, "ROW_SCALES": True}, 4, 4, 8),
          ("ag_gemm_fp8", "gemm_fp8", FP8, TILE | {"BLOCK_K": 128, "BLOCK_N": 256, "ROW_SCALES": True}, 8, 3, 4),
-         ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0)]
+         ("ag_grouped_gemm", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 128, "HAS_WEIGHTS": False}, 4, 4, 8),
+         ("ag_grouped_gemm", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 128, "HAS_WEIGHTS": True}, 8, 4, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
+         ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": True}, 8, 3, 4),
+         ("attention_heads", "attention", ATTENTION, HEADS | {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 2, 16),
+         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 3, 16),
+         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 8, 2, 16),
+         ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0),
+         ("rms_norm_rs", "rms_norm", NORM, {"BLOCK_M": 4, "BLOCK_N": 2048}, 8, 3, 0),
+         ("rms_norm_ar", "rms_norm", NORM, {"BLOCK_M": 1, "BLOCK_N": 8192}, 8, 3, 0)]
 
 
 def compiled(function, types, constants, warps, stages):
@@ -36,7 +53,8 @@ def compiled(function, types, constants, warps, stages):
             signature[name] = RUNTIME_SCALARS[name]
         else:
             signature[name] = types.get(name, "*i64" if name.startswith("syncopate_") else "i32")
-            attributes[(i,)] = ALIGNED
+            if signature[name] != "fp32":
+                attributes[(i,)] = ALIGNED
     kernel = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
                             target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
     spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
@@ -59,6 +77,20 @@ class Layers(unittest.TestCase):
                         self.assertEqual(made.spill_bytes, 0)
                         self.assertFalse(made.serialised)
                         self.assertEqual(made.count("wgmma.mma_async"), products)
+
+    def test_attention_of_wide_heads_spills_little(self):
+        """It fills all 255 registers by itself; what the walk over tiles keeps beside it is spilled once a tile."""
+        constants = HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 128}
+        with tempfile.TemporaryDirectory() as folder:
+            triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
+            out = pathlib.Path(folder) / "out"
+            subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_heads.toml", "--out", out],
+                           check=True, stdout=subprocess.DEVNULL)
+            made = compiled(kernels.load(out / "fused.py").attention_fused, ATTENTION, constants, 4, 2)
+            print(f"attention_fused: {made}", flush=True)
+            self.assertLessEqual(made.spill_bytes, 64)
+            self.assertFalse(made.serialised)
+            self.assertEqual(made.count("wgmma.mma_async"), 64)
 
 
 if __name__ == "__main__":

@@ -175,6 +175,43 @@ TEST(SumSignals, ATileThatDoesNotSayThatItHasStored) {
                         "and nobody is left to raise it"));
 }
 
+/// Two tiles in a chunk, slots 0 and 1 of rank 0 for the first; only one of them raises.
+Plan raised_by_one_of_two(int workers, std::size_t raising) {
+  ReduceOptions options;
+  options.workers = workers;
+  Plan plan = testing::hand_made_reduce(options);
+  const int stored = signal_called(plan, "chunk 1.0 from 0 to 1 stored");
+  EXPECT_EQ(slot(plan, 0, 0).signals, std::vector<int>{stored});
+  EXPECT_EQ(slot(plan, 0, 1).signals, std::vector<int>{stored});
+  slot(plan, 0, 1 - raising).signals.clear();
+  plan.signals[static_cast<std::size_t>(stored)].per_launch = 1;
+  for (Wait& wait : transfer(plan, 0, 0).waits)
+    if (wait.signal == stored) wait.threshold = 1;
+  return plan;
+}
+
+TEST(SumSignals, ASlotSpeaksForThoseOfItsWorkerBefore) {
+  Plan plan = raised_by_one_of_two(1, 1);
+  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  std::erase_if(transfer(plan, 0, 0).waits, [](const Wait& wait) { return wait.threshold > 0; });
+  EXPECT_THAT(
+      refutation(plan, "no read before its data"),
+      HasSubstr("3. only then tile (2, 0) on rank 0 (slot 0, worker 0) stores it and leaves it to tile (2, 1) on "
+                "rank 0 (slot 1, worker 0) to raise 'chunk 1.0 from 0 to 1 stored'"));
+}
+
+TEST(SumSignals, ASlotSpeaksNeitherForLaterOnesNorForOtherWorkers) {
+  Plan plan = raised_by_one_of_two(1, 0);
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no read before its data"});
+  EXPECT_THAT(refutation(plan, "no read before its data"),
+              AllOf(HasSubstr("'chunk 1.0 from 0 to 1 stored' at 1 of 1; 2. it reads c[8:12, 4:8]"),
+                    HasSubstr("3. only then tile (2, 1) on rank 0 (slot 1, worker 0) stores it")));
+  plan = raised_by_one_of_two(2, 1);
+  EXPECT_EQ(refuted(plan), std::vector<std::string>{"no read before its data"});
+  EXPECT_THAT(refutation(plan, "no read before its data"),
+              HasSubstr("3. only then tile (2, 0) on rank 0 (slot 0, worker 0) stores it"));
+}
+
 // Two ranks that count together what they have stored: nothing keeps the one from a second launch while the other has
 // not ended the first.
 TEST(SumSignals, TilesOfSeveralRanksInOneCounter) {

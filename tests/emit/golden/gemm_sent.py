@@ -90,10 +90,10 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    Memory order: every thread waits for all stores that it has issued through TMA, for their writes, not only for their
     reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
-    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
-    the 0 to the slot of the flag: so the raise stays behind.
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all, those
+    of earlier tiles, too, for which nothing was raised. Add the 0 to the slot of the flag: so the raise stays behind.
     The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
     aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """

@@ -1,11 +1,14 @@
-# Made by Syncopate from attention_plain() of attention_plain.py; generated, so change that file instead.
+# Made by Syncopate from attention_streamed() of attention_streamed.py; generated, so change that file instead.
 #
-# The tile loop of attention_plain_fused() walks this rank's tile order (syncopate_tiles) and waits, before each tile,
-# for the chunks that the tile reads; the rest is attention_plain() as written. Its streamed loops are walked piece by
-# piece (syncopate_steps), in the order in which chunks arrive. Rank, schedule and sizes are in tables that the host
-# passes, so every rank runs this file.
+# The tile loop of attention_streamed_fused() walks this rank's tile order (syncopate_tiles) and waits, before each
+# tile, for the chunks that the tile reads; the rest is attention_streamed() as written. Its streamed loops are walked
+# piece by piece (syncopate_steps), in the order in which chunks arrive. Rank, schedule and sizes are in tables that the
+# host passes, so every rank runs this file.
 import triton
 import triton.language as tl
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+NO_PEAK = tl.constexpr(-1.0e30)
 
 
 @triton.jit
@@ -88,11 +91,22 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 
 
 @triton.jit
-def attention_plain_fused(q_ptr, k_ptr, v_ptr, o_ptr, scale, Q_LENGTH, LENGTH, HEADS, Q_START,
-                          HEAD_DIM: tl.constexpr, GROUP: tl.constexpr, CAUSAL: tl.constexpr,
-                          BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-                          syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,
-                          syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit, syncopate_steps):
+def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q_start, scale,
+                             BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, GROUP: tl.constexpr,
+                             CAUSAL: tl.constexpr,
+                             syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count,
+                             syncopate_waits, syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit,
+                             syncopate_steps):
+    width = HEADS * HEAD_DIM
+    kv_width = HEADS // GROUP * HEAD_DIM
+    q = tl.make_tensor_descriptor(q_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])
+    k = tl.make_tensor_descriptor(k_ptr, shape=[KV_LENGTH, kv_width], strides=[kv_width, 1],
+                                  block_shape=[BLOCK_N, HEAD_DIM])
+    v = tl.make_tensor_descriptor(v_ptr, shape=[KV_LENGTH, kv_width], strides=[kv_width, 1],
+                                  block_shape=[BLOCK_N, HEAD_DIM])
+    o = tl.make_tensor_descriptor(o_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])
+    scale_of_two = scale * LOG2_E  # exponentials are of base 2
+
     syncopate_launch = tl.load(syncopate_epoch)
     syncopate_slot = tl.program_id(0)
     while syncopate_slot < syncopate_tile_count:
@@ -102,22 +116,22 @@ def attention_plain_fused(q_ptr, k_ptr, v_ptr, o_ptr, scale, Q_LENGTH, LENGTH, H
         head = tl.load(syncopate_row).to(tl.int32) + syncopate_ready
         block = tl.load(syncopate_row + 1).to(tl.int32) + syncopate_ready
 
-        rows = block * BLOCK_M + tl.arange(0, BLOCK_M)
-        dims = tl.arange(0, HEAD_DIM)
-        q_places = rows[:, None].to(tl.int64) * (HEADS * HEAD_DIM) + head * HEAD_DIM + dims[None, :]
-        row_exists = rows[:, None] < Q_LENGTH
-        q = tl.load(q_ptr + q_places, mask=row_exists, other=0.0)
-        kv_width = HEADS // GROUP * HEAD_DIM
+        row = block * BLOCK_M
+        column = head * HEAD_DIM
         kv_column = head // GROUP * HEAD_DIM
+        rows = row + tl.arange(0, BLOCK_M)
 
-        hidden = -1.0e30
-        maximum = tl.full((BLOCK_M,), hidden, dtype=tl.float32)
-        total = tl.zeros((BLOCK_M,), dtype=tl.float32)
-        accumulator = tl.zeros((BLOCK_M, HEAD_DIM), dtype=tl.float32)
-        scale_log2 = scale * 1.4426950408889634
-        end = LENGTH
+        # Keys from `end` on are seen by no row of the tile; blocks that end by `whole` are seen by all.
+        end = KV_LENGTH
+        whole = KV_LENGTH
         if CAUSAL:
-            end = min(LENGTH, Q_START + (block + 1) * BLOCK_M)
+            end = max(0, min(KV_LENGTH, q_start + row + BLOCK_M))
+            whole = min(KV_LENGTH, q_start + row + 1)
+
+        peak = tl.full((BLOCK_M,), NO_PEAK, dtype=tl.float32)
+        total = tl.zeros((BLOCK_M,), dtype=tl.float32)
+        sums = tl.zeros((BLOCK_M, HEAD_DIM), dtype=tl.float32)
+        queries = q.load([row, column])
         syncopate_step = tl.load(syncopate_row + 4)
         syncopate_past_step = tl.load(syncopate_row + 5)
         while syncopate_step < syncopate_past_step:
@@ -127,23 +141,24 @@ def attention_plain_fused(q_ptr, k_ptr, v_ptr, o_ptr, scale, Q_LENGTH, LENGTH, H
                                                       syncopate_time_limit)
             syncopate_begin = tl.load(syncopate_piece).to(tl.int32) + syncopate_ready
             syncopate_end = tl.load(syncopate_piece + 1).to(tl.int32)
-            for start in range(syncopate_begin * BLOCK_N, syncopate_end * BLOCK_N, BLOCK_N):
-                columns = start + tl.arange(0, BLOCK_N)
-                kv_places = columns[:, None].to(tl.int64) * kv_width + kv_column + dims[None, :]
-                exists = columns[:, None] < LENGTH
-                k = tl.load(k_ptr + kv_places, mask=exists, other=0.0)
-                v = tl.load(v_ptr + kv_places, mask=exists, other=0.0)
-                visible = columns[None, :] < LENGTH
-                if CAUSAL:
-                    visible = visible & (columns[None, :] <= Q_START + rows[:, None])
-                scores = tl.where(visible, tl.dot(q, tl.trans(k)) * scale_log2, hidden)
-                new_maximum = tl.maximum(maximum, tl.max(scores, 1))
-                weights = tl.exp2(scores - new_maximum[:, None])
-                shrink = tl.exp2(maximum - new_maximum)
+            for first in range(syncopate_begin * BLOCK_N, syncopate_end * BLOCK_N, BLOCK_N):
+                scores = tl.dot(queries, k.load([first, kv_column]).T)
+                if first > whole - BLOCK_N:
+                    keys = first + tl.arange(0, BLOCK_N)[None, :]
+                    seen = keys < KV_LENGTH
+                    if CAUSAL:
+                        seen = seen & (keys <= q_start + rows[:, None])
+                    scores = tl.where(seen, scores, float("-inf"))
+                new_peak = tl.maximum(peak, tl.max(scores, 1) * scale_of_two)
+                weights = tl.exp2(scores * scale_of_two - new_peak[:, None])
+                shrink = tl.exp2(peak - new_peak)
                 total = total * shrink + tl.sum(weights, 1)
-                accumulator = tl.dot(weights.to(v.dtype), v, accumulator * shrink[:, None])
-                maximum = new_maximum
+                sums = tl.dot(weights.to(o.dtype), v.load([first, kv_column]), sums * shrink[:, None])
+                peak = new_peak
             syncopate_step += 1
 
-        tl.store(o_ptr + q_places, (accumulator / total[:, None]).to(o_ptr.dtype.element_ty), mask=row_exists)
+        divisor = tl.where(total > 0, total, 1.0)
+        lse = tl.where(total > 0, (peak + tl.log2(divisor)) / LOG2_E, float("-inf"))
+        tl.store(lse_ptr + head.to(tl.int64) * Q_LENGTH + rows, lse, mask=rows < Q_LENGTH)
+        o.store([row, column], (sums / divisor[:, None]).to(o.dtype))
         syncopate_slot += tl.num_programs(0)
