@@ -91,7 +91,8 @@ def syncopate_is_missing(flags, slot, expected):
     """1 if flags[slot] < expected as far as is known now, else 0; does not block.
 
     Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
-    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    ordinary loads; in place by TMA, after syncopate_tell_tma. The threads of a warp agree, even if they should have
+    seen different values: they branch on it.
     """
     return tl.inline_asm_elementwise(
         """

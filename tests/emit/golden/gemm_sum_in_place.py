@@ -91,7 +91,8 @@ def syncopate_is_missing(flags, slot, expected):
     """1 if flags[slot] < expected as far as is known now, else 0; does not block.
 
     Memory order: where it is 0, that of syncopate_wait, except that TMA is not told: what has arrived is read by
-    ordinary loads. The threads of a warp agree, even if they should have seen different values: they branch on it.
+    ordinary loads; in place by TMA, after syncopate_tell_tma. The threads of a warp agree, even if they should have
+    seen different values: they branch on it.
     """
     return tl.inline_asm_elementwise(
         """
@@ -134,10 +135,10 @@ def syncopate_load_work(entry, waits, flags, epoch):
 def syncopate_publish():
     """Makes what the block has stored so far visible to whoever sees a flag that the block raises later; returns 0.
 
-    Memory order: every thread waits for the stores that it has issued through TMA, for their writes, not only for their
+    Memory order: every thread waits for all stores that it has issued through TMA, for their writes, not only for their
     reads of shared memory. PTX puts a fence between the asynchronous proxy and all others behind the completion of such
-    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all. Add
-    the 0 to the slot of the flag: so the raise stays behind.
+    a store, so none is needed here. After the barrier of the block one thread's release covers the stores of all, those
+    of earlier tiles, too, for which nothing was raised. Add the 0 to the slot of the flag: so the raise stays behind.
     The barrier is in the assembly because Triton does not pipeline loops that hold one of its own. It is not of the
     aligned kind, since a compiler that knows nothing of it may let a warp's threads come to it by several paths.
     """
