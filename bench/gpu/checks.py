@@ -16,6 +16,8 @@ of a product, which is above the bound in nearly every element.
 """
 import torch
 
+from rows import REDUCED
+
 HALF_ULP = 2.0**-8  # bf16 has 8 significant bits
 STEP = 17 / 16 * 2.0**-23 * 8
 SLACK = 1.05  # s comes from a product of squares in bf16; second-order terms of the bound
@@ -67,7 +69,7 @@ class Problem:
 
     @property
     def is_reduced(self):
-        return self.row.kind in ("rs", "ar")
+        return self.row.kind in REDUCED
 
     def fill(self, values, round_):
         """New inputs; equal arguments give equal inputs."""

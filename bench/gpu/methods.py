@@ -120,6 +120,12 @@ class Streams(Method):
         self.stream, self.begun = torch.cuda.Stream(), torch.cuda.Event()
         self.whole = [torch.cuda.Event() for _ in range(chunks)]
 
+    def forked(self, current):
+        """A context for what is communicated first, behind what `current` has by now."""
+        self.begun.record(current)
+        self.stream.wait_event(self.begun)
+        return torch.cuda.stream(self.stream)
+
 
 class StreamsGather(Streams):
     """Each chunk of the shards is gathered by NCCL on a stream of its own while another multiplies: own rows first, then
@@ -132,9 +138,7 @@ class StreamsGather(Streams):
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
-        self.begun.record(current)
-        self.stream.wait_event(self.begun)
-        with torch.cuda.stream(self.stream):
+        with self.forked(current):
             for chunk in range(self.chunks):
                 shard = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 dist.all_gather_into_tensor(self.gathered[chunk].view(-1, p.row.K), shard)
@@ -221,9 +225,7 @@ class StreamsExchangeBefore(Streams):
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
-        self.begun.record(current)
-        self.stream.wait_event(self.begun)
-        with torch.cuda.stream(self.stream):
+        with self.forked(current):
             for chunk in range(self.chunks):
                 rows = p.a_own[chunk * self.rows:(chunk + 1) * self.rows]
                 self.sent[chunk].copy_(rows.view(self.rows, p.ranks, p.row.K).transpose(0, 1))

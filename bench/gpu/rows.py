@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from gemm_shapes import MODELS
 
 KINDS = {"ag": "AG-GEMM", "rs": "GEMM-RS", "ar": "GEMM-AR", "a2a": "A2A-GEMM", "to_a2a": "GEMM-A2A"}
+REDUCED = ("rs", "ar")  # kinds whose output is a sum over ranks
 TABLE = "table"  # the source of the rows whose geometric mean has a bar
 
 

@@ -9,9 +9,9 @@ import pathlib
 from dataclasses import asdict, dataclass, fields, replace
 
 import gemm_kernels
+import rows
 
 COMMUNICATED = {"ag": "a", "rs": "c", "ar": "c", "a2a": "a", "to_a2a": "c"}  # the tensor of each operator that crosses links
-REDUCED = ("rs", "ar")  # kinds whose output is a sum over ranks
 OPERATOR_FILES = {("ag", "gemm"): "ag_gemm.toml", ("ag", "gemm_two_widths"): "ag_gemm_two_widths.toml",
                   ("rs", "gemm"): "gemm_rs.toml", ("ar", "gemm"): "gemm_ar.toml", ("a2a", "gemm"): "a2a_gemm.toml",
                   ("to_a2a", "gemm"): "gemm_a2a.toml"}
@@ -21,7 +21,7 @@ LOCAL_PRODUCTS = pathlib.Path(__file__).with_name("gemm_table.json")
 
 def place_of_sums(kind, ranks):
     """The override that says it, which changes a kernel's text: one summand is added by memory, several by tiles."""
-    return {"communicate.c.sum": "in_place" if ranks <= 2 else "staging"} if kind in REDUCED else {}
+    return {"communicate.c.sum": "in_place" if ranks <= 2 else "staging"} if kind in rows.REDUCED else {}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ namespace syncopate {
 struct ByteRange {
   std::uint32_t begin = 0;
   std::uint32_t end = 0;
+  bool contains(const ByteRange& inner) const { return begin <= inner.begin && inner.end <= end; }
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 

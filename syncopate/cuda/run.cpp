@@ -96,7 +96,7 @@ class Stretch {
     return ranks;
   }
 
-  /// Per buffer: room for what the local kernel reads where the fused one has a stack of summands.
+  /// Per buffer: room for what the local kernel reads where the fused one has a stack of summands, else 0.
   std::vector<DevicePointer> allocate_sums(int rank) {
     const Plan& plan = ranks_.plan();
     std::vector<DevicePointer> sums;
@@ -124,10 +124,8 @@ class Stretch {
     const Gpu& gpu = ranks_.rank(rank).gpu();
     std::vector<DevicePointer> buffers;
     for (std::size_t buffer = 0; buffer < data.inputs.size(); ++buffer) {
-      const Buffer& about = ranks_.plan().buffers[buffer];
-      if (about.stacked && about.role == BufferRole::kernel) {
-        const Bytes sum = sum_of_stack(about, inputs[buffer]);
-        const DevicePointer place = sums_[static_cast<std::size_t>(rank)][buffer];
+      if (const DevicePointer place = sums_[static_cast<std::size_t>(rank)][buffer]; place != 0) {
+        const Bytes sum = sum_of_stack(ranks_.plan().buffers[buffer], inputs[buffer]);
         gpu.upload(place, sum.data(), sum.size());
         buffers.push_back(place);
       } else {

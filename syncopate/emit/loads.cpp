@@ -13,8 +13,6 @@ namespace {
 
 constexpr std::size_t kColumns = 120;
 
-bool contains(ByteRange outer, ByteRange inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
-
 class LoadEditor {
  public:
   LoadEditor(LineEditor& editor, const TileKernel& kernel, const SummedInput& input, std::size_t extra,
@@ -35,7 +33,7 @@ class LoadEditor {
 
   void check(const Load& load) const {
     const Function& function = kernel_.function();
-    if (!contains(function.range, load.range))
+    if (!function.range.contains(load.range))
       reject(load.range, fmt::format("a helper loads '{}', which is a sum over ranks", input_.parameter),
              fmt::format("load it in {} itself, and pass the helper the value", function.name));
     if (load.descriptor)

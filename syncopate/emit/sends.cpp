@@ -11,18 +11,16 @@
 namespace syncopate {
 namespace {
 
-bool contains(ByteRange outer, ByteRange inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
-
 /// The tile's own statement that holds a store.
 const Statement* tile_statement(const TileKernel& kernel, const Store& store, const std::string& parameter) {
   const Function& function = kernel.function();
-  if (!contains(function.range, store.range))
+  if (!function.range.contains(store.range))
     throw UserError(kernel.module().locate(store.range),
                     fmt::format("a helper stores to '{}', which is sent to other ranks", parameter),
                     fmt::format("let the helper return the value, and store it in {} itself", function.name));
   const TileScheduler& scheduler = kernel.scheduler();
   for (const auto& statement : scheduler.loop == nullptr ? function.body : scheduler.loop->body)
-    if (contains(statement->range, store.range)) return statement.get();
+    if (statement->range.contains(store.range)) return statement.get();
   throw UserError(kernel.module().locate(store.range),
                   fmt::format("this store to '{}' is outside the loop over tiles", parameter),
                   "every element must be written by the tile that it belongs to");

@@ -11,13 +11,11 @@
 namespace syncopate {
 namespace {
 
-bool contains(ByteRange outer, ByteRange inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
-
 /// The statement that is the call at `range`, among `body` or inside it.
 Site find_call(const Body& body, ByteRange range) {
   for (const auto& each : body) {
     if (each->kind == StatementKind::expression && each->value->range == range) return {each.get(), &body};
-    if (!contains(each->range, range)) continue;
+    if (!each->range.contains(range)) continue;
     const Site inner = find_call(each->body, range);
     return inner.statement != nullptr ? inner : find_call(each->orelse, range);
   }
@@ -69,11 +67,11 @@ void StoreSites::reject(ByteRange range, std::string problem, std::string remedy
 }
 
 void StoreSites::add_site(const Store& store) {
-  if (!contains(function_.range, store.range))
+  if (!function_.range.contains(store.range))
     reject(store.range, fmt::format("a helper stores to '{}', which is a sum over ranks", parameter_),
            fmt::format("let the helper return the value, and store it in {} itself", function_.name));
   for (const auto& statement : tile_body()) {
-    if (!contains(statement->range, store.range)) continue;
+    if (!statement->range.contains(store.range)) continue;
     Site found = find_call(tile_body(), store.range);
     if (found.statement == nullptr)
       reject(store.range, fmt::format("this store to '{}' is part of a larger expression", parameter_),

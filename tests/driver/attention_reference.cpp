@@ -7,15 +7,11 @@
 #include <limits>
 #include <stdexcept>
 
+#include "tests/driver/right_run.h"
+
 namespace syncopate::testing {
 
 namespace {
-
-int buffer_named(const Plan& plan, const std::string& name) {
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].name == name) return static_cast<int>(i);
-  throw std::runtime_error("no buffer " + name);
-}
 
 /// Half a unit in the last place of 1.
 double unit_of(Dtype dtype) { return std::ldexp(1.0, dtype == Dtype::bf16 ? -8 : -11); }

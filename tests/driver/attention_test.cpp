@@ -12,6 +12,7 @@
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
 #include "tests/driver/attention_reference.h"
+#include "tests/driver/right_run.h"
 
 namespace syncopate {
 namespace {
@@ -20,6 +21,7 @@ using testing::AttentionSizes;
 using ::testing::HasSubstr;
 using testing::Matrix;
 using testing::matrix_of;
+using testing::run_of;
 using testing::stacked;
 
 const std::string kHeads = SYNCOPATE_SOURCE_DIR "/operators/attention_heads.toml";
@@ -61,20 +63,6 @@ Plan compiled(const HeadParallel& c) {
   return compile_operator(kHeads, overrides);
 }
 
-/// Of the last of two launches of a plan that holds.
-LaunchData run_of(const Plan& plan, std::uint64_t seed, InputKind inputs = InputKind::reals) {
-  const Proof proof = verify(plan);
-  EXPECT_TRUE(proof.holds()) << proof.to_string();
-  RunOptions options;
-  options.seed = seed;
-  options.adversary = seed % 2 == 1;
-  options.repeat = 2;
-  options.inputs = inputs;
-  const RunReport report = run_on_cpu_ranks(parse_plan(SourceFile("plan.json", to_json(plan))), options);
-  EXPECT_EQ(report.outcome, Outcome::right) << "seed " << seed << ": " << report.message;
-  return report.last;
-}
-
 /// What the callers of all ranks have of a tensor, one below the other.
 Matrix rows_of_all(const Plan& plan, const LaunchData& data, const std::string& name) {
   std::vector<Matrix> parts;
@@ -89,7 +77,7 @@ TEST_P(AttentionOverHeads, IsProvenAndRight) {
   const Plan plan = compiled(c);
   const AttentionSizes sizes{std::int64_t{c.heads} * c.ranks, c.group, c.head_dim, 0.125, c.causal};
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
-    const LaunchData data = run_of(plan, seed);
+    const LaunchData data = run_of(plan, InputKind::reals, seed);
     EXPECT_EQ(compare_attention(sizes, rows_of_all(plan, data, "q"), rows_of_all(plan, data, "k"),
                                 rows_of_all(plan, data, "v"), rows_of_all(plan, data, "o"),
                                 rows_of_all(plan, data, "lse"), c.dtype),
@@ -207,7 +195,7 @@ TEST(AttentionOverHeads, EveryInterleavingIsRight) {
   c.q_length = 40;
   c.kv_length = 70;
   const Plan plan = compiled(c);
-  for (std::uint64_t seed = 0; seed < 40; ++seed) run_of(plan, seed, InputKind::small_integers);
+  for (std::uint64_t seed = 0; seed < 40; ++seed) run_of(plan, InputKind::small_integers, seed);
 }
 
 std::string error_of(const std::vector<Override>& overrides) {

@@ -11,12 +11,16 @@
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
+#include "tests/driver/right_run.h"
 #include "tests/support/mutate_sums.h"
 
 namespace syncopate {
 namespace {
 
+using testing::buffer_named;
 using ::testing::HasSubstr;
+using testing::numbers;
+using testing::run_of;
 
 constexpr const char* kDispatch = SYNCOPATE_SOURCE_DIR "/operators/ag_grouped_gemm.toml";
 constexpr const char* kCombine = SYNCOPATE_SOURCE_DIR "/operators/grouped_gemm_rs.toml";
@@ -53,25 +57,6 @@ void override_counts(std::vector<Override>& overrides, std::int64_t least, std::
   overrides.push_back({"tensors.counts.values", fmt::format("[{}, {}]", least, most + 1)});
 }
 
-std::size_t index_of(const Plan& plan, const std::string& name) {
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].name == name) return i;
-  throw std::runtime_error("no buffer " + name);
-}
-
-std::vector<double> numbers(const Plan& plan, const std::vector<Bytes>& of, const std::string& name) {
-  const std::size_t buffer = index_of(plan, name);
-  const Dtype dtype = plan.buffers[buffer].dtype;
-  const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
-  std::vector<double> list;
-  for (std::size_t at = 0; at < of[buffer].size(); at += size) {
-    std::int32_t integer = 0;
-    if (!is_floating(dtype)) std::memcpy(&integer, of[buffer].data() + at, sizeof integer);
-    list.push_back(is_floating(dtype) ? static_cast<double>(load_element(of[buffer].data() + at, dtype)) : integer);
-  }
-  return list;
-}
-
 double at(const std::vector<double>& list, std::int64_t i) { return list[static_cast<std::size_t>(i)]; }
 
 /// What one rank's kernel is to compute: token by token.
@@ -93,18 +78,6 @@ std::vector<double> tokens_times_experts(const Plan& plan, const std::vector<Byt
   return y;
 }
 
-/// The data of the last of two launches, which were right, of a plan that holds.
-LaunchData run_of(const Plan& plan, std::uint64_t seed) {
-  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
-  RunOptions options;
-  options.seed = seed;
-  options.adversary = seed % 2 == 1;
-  options.repeat = 2;
-  const RunReport report = run_on_cpu_ranks(parse_plan(SourceFile("plan.json", to_json(plan))), options);
-  EXPECT_EQ(report.outcome, Outcome::right) << report.message;
-  return report.last;
-}
-
 void expect_equal(const std::vector<double>& got, const std::vector<double>& expected, const std::string& what) {
   ASSERT_EQ(got.size(), expected.size()) << what;
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], expected[i]) << what << ", element " << i;
@@ -112,7 +85,7 @@ void expect_equal(const std::vector<double>& got, const std::vector<double>& exp
 
 void check_dispatch(const Sizes& sizes, std::vector<Override> overrides, std::uint64_t seed) {
   const Plan plan = compile_operator(kDispatch, overrides);
-  const LaunchData data = run_of(plan, seed);
+  const LaunchData data = run_of(plan, InputKind::small_integers, seed);
   for (int rank = 0; rank < plan.ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     expect_equal(numbers(plan, data.outputs[r], "y"), tokens_times_experts(plan, data.inputs[r], sizes),
@@ -122,14 +95,14 @@ void check_dispatch(const Sizes& sizes, std::vector<Override> overrides, std::ui
 
 void check_combine(const Sizes& sizes, std::vector<Override> overrides, std::uint64_t seed) {
   const Plan plan = compile_operator(kCombine, overrides);
-  const LaunchData data = run_of(plan, seed);
+  const LaunchData data = run_of(plan, InputKind::small_integers, seed);
   std::vector<double> sum(static_cast<std::size_t>(sizes.groups() * sizes.capacity * sizes.n), 0);
   for (const std::vector<Bytes>& inputs : data.inputs) {
     const std::vector<double> summand = tokens_times_experts(plan, inputs, sizes);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += summand[i];
   }
   for (int rank = 0; rank < plan.ranks; ++rank) {
-    const Region region = output_region(plan, static_cast<int>(index_of(plan, "y")), rank);
+    const Region region = output_region(plan, buffer_named(plan, "y"), rank);
     const auto begin = sum.begin() + region[0].begin * sizes.n, end = sum.begin() + region[0].end * sizes.n;
     expect_equal(numbers(plan, data.outputs[static_cast<std::size_t>(rank)], "y"), {begin, end},
                  fmt::format("rank {} of {}, seed {}", rank, plan.ranks, seed));
@@ -203,11 +176,11 @@ TEST(Kernel, RowsPastTheCountMayHoldAnything) {
                                                              {20, 20, 20, 20, 20, 20, 20, 19}};
   for (std::size_t turn = 0; turn < all_counts.size(); ++turn) {
     std::vector<Bytes> inputs = launch_inputs(plan, turn, InputKind::small_integers, 0)[1];
-    Bytes& x = inputs[index_of(plan, "x")];
-    Bytes& weights = inputs[index_of(plan, "weights")];
+    Bytes& x = inputs[static_cast<std::size_t>(buffer_named(plan, "x"))];
+    Bytes& weights = inputs[static_cast<std::size_t>(buffer_named(plan, "weights"))];
     for (std::int64_t group = 0; group < sizes.groups(); ++group) {
       const std::int32_t count = all_counts[turn][static_cast<std::size_t>(group)];
-      put(inputs[index_of(plan, "counts")], group, count);
+      put(inputs[static_cast<std::size_t>(buffer_named(plan, "counts"))], group, count);
       for (std::int64_t row = group * sizes.capacity + count; row < (group + 1) * sizes.capacity; ++row) {
         put(weights, row, std::nanf(""));
         for (std::int64_t s = 0; s < sizes.k; ++s)

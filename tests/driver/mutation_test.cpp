@@ -297,7 +297,12 @@ TEST_P(InPlacePushes, WaitForTheStartOfTheLaunch) {
         ++dropped;
         const Proof proof = verify(broken);
         EXPECT_FALSE(proof.holds());
-        std::printf("%s\n", proof.to_string().c_str());
+        // What a rank sends on is overwritten under the transfer that does, elsewhere under the caller.
+        const View& into = transfer.destination;
+        const bool is_output = output_region(plan, into.buffer, into.rank).overlaps(into.region);
+        const std::string reader = is_output ? "while the caller of rank " : "while transfer ";
+        EXPECT_NE(proof.to_string().find(reader), std::string::npos) << proof.to_string();
+        EXPECT_EQ(proof.to_string().find("still takes it") != std::string::npos, is_output);
         EXPECT_EQ(caught_by_cpu_ranks(broken, 20).substr(0, 5), "race:");
       }
     EXPECT_GT(dropped, 0) << "rank " << rank;

@@ -4,53 +4,23 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
 #include "syncopate/verify/verify.h"
+#include "tests/driver/right_run.h"
 #include "tests/support/temporary_folder.h"
 
 namespace syncopate {
 namespace {
 
-std::string operator_file(const std::string& name) {
-  return (std::filesystem::path(SYNCOPATE_SOURCE_DIR) / "operators" / (name + ".toml")).string();
-}
-
-int buffer_named(const Plan& plan, const std::string& name) {
-  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
-    if (plan.buffers[i].name == name) return static_cast<int>(i);
-  throw std::runtime_error("no buffer " + name);
-}
+using testing::buffer_named;
+using testing::numbers;
+using testing::operator_file;
+using testing::run_of;
 
 const Buffer& buffer(const Plan& plan, const std::string& name) { return plan.buffer(buffer_named(plan, name)); }
-
-std::vector<double> numbers(const Plan& plan, const std::vector<std::vector<Bytes>>& of, int rank,
-                            const std::string& name) {
-  const int index = buffer_named(plan, name);
-  const Bytes& bytes = of[static_cast<std::size_t>(rank)][static_cast<std::size_t>(index)];
-  const Dtype dtype = plan.buffer(index).dtype;
-  const auto size = static_cast<std::size_t>(size_in_bytes(dtype));
-  std::vector<double> list;
-  for (std::size_t at = 0; at < bytes.size(); at += size)
-    list.push_back(static_cast<double>(load_element(bytes.data() + at, dtype)));
-  return list;
-}
-
-/// The data of the last of two launches, which were right, of a plan that holds.
-LaunchData run_of(const Plan& plan, InputKind inputs, std::uint64_t seed) {
-  EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
-  RunOptions options;
-  options.inputs = inputs;
-  options.seed = seed;
-  options.adversary = seed % 2 == 1;
-  options.repeat = 2;
-  const RunReport report = run_on_cpu_ranks(parse_plan(SourceFile("plan.json", to_json(plan))), options);
-  EXPECT_EQ(report.outcome, Outcome::right) << report.message;
-  return report.last;
-}
 
 /// Rows of x that a rank's kernel reads, of the shape of the operator file.
 struct Sizes {

@@ -16,7 +16,7 @@ inline void replace_once(std::string& text, const std::string& part, const std::
   ASSERT_EQ(text.find(part, at + by.size()), std::string::npos) << part;
 }
 
-/// `text` is that of kernels/gemm.py; `factors` such as "0.5 * -0.0". What is stored is the product times each of them
+/// `text` is that of kernels/gemm.py; `factors` such as "0.5 * 0.25". What is stored is the product times each of them
 /// in turn, in fp32, rounded once.
 inline std::string scaled_gemm(std::string text, const std::string& factors) {
   replace_once(text, "halves(accumulator)", "halves(accumulator * " + factors + ")");
@@ -27,6 +27,9 @@ inline std::string scaled_gemm(std::string text, const std::string& factors) {
 /// type, and not multiples of its least one. Each factor is a normal number of fp32.
 inline constexpr const char* kIntoSubnormalBf16 = "7.888609052210118e-31 * 2.3283064365386963e-10";  // 2^-100, 2^-32
 inline constexpr const char* kIntoSubnormalFp16 = "9.5367431640625e-07";                             // 2^-20
+
+/// Leaves zeros of both signs. (A literal -0.0 would be 0.0 to Triton.)
+inline constexpr const char* kIntoZeros = "0.0";
 
 /// Lets the fused kernel hand the memory something else to add than its tile's own value from +0.
 inline void add_instead(Plan& plan, const std::string& value) {
