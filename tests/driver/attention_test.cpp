@@ -38,10 +38,12 @@ struct HeadParallel {
   std::string initiator = "push";
   int split = 1;
   int workers = 3;
+  bool streamed = false;  ///< by the kernel whose blocks of keys may come in any order
 
   std::string name() const {
-    return fmt::format("{}ranks_{}of{}heads_{}x{}x{}_{}_{}_{}_split{}_{}workers", ranks, heads, group, q_length,
-                       kv_length, head_dim, causal ? "causal" : "full", name_of(dtype), initiator, split, workers);
+    return fmt::format("{}ranks_{}of{}heads_{}x{}x{}_{}_{}_{}_split{}_{}workers{}", ranks, heads, group, q_length,
+                       kv_length, head_dim, causal ? "causal" : "full", name_of(dtype), initiator, split, workers,
+                       streamed ? "_streamed" : "");
   }
 };
 void PrintTo(const HeadParallel& c, std::ostream* out) { *out << c.name(); }
@@ -56,6 +58,10 @@ Plan compiled(const HeadParallel& c) {
                                      {"kernel.args.HEAD_DIM", std::to_string(c.head_dim)},
                                      {"kernel.args.BLOCK_M", "32"},
                                      {"kernel.args.CAUSAL", c.causal ? "true" : "false"}};
+  if (c.streamed)
+    overrides.insert(overrides.end(), {{"kernel.file", "../kernels/attention_streamed.py"},
+                                       {"kernel.function", "attention_streamed"},
+                                       {"kernel.args.BLOCK_N", "32"}});
   for (const std::string tensor : {"q", "k", "v", "o"})
     overrides.insert(overrides.end(), {{"tensors." + tensor + ".dtype", std::string(name_of(c.dtype))},
                                        {"communicate." + tensor + ".initiator", c.initiator},
@@ -115,21 +121,28 @@ std::vector<HeadParallel> head_parallel() {
   c.ranks = 4;
   c.q_length = 3;  // the last rank has no rows of queries
   cases.push_back(c);
+  // The first half with a streamed loop too; there is nothing to stream where rows are fewer than a block.
+  for (std::size_t i = 0, count = cases.size() - 1; i < count; i += 2) {
+    cases.push_back(cases[i]);
+    cases.back().streamed = true;
+    cases.push_back(cases.back());
+    cases.back().kv_length = 150;
+    cases.back().split = 2;
+  }
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionOverHeads, ::testing::ValuesIn(head_parallel()),
                          [](const auto& test) { return test.param.name(); });
 
-/// Which rank sent the rows of k that a transfer to `rank` brings, by signal that it raises.
-std::vector<int> senders_waited_for(const Plan& plan, const Slot& slot, const std::string& tensor) {
+/// Which ranks sent the parts of a tensor that these waits are for, ascending.
+std::vector<int> senders_waited_for(const Plan& plan, const std::vector<Wait>& waits, const std::string& tensor) {
   std::vector<int> senders;
   for (const RankProgram& program : plan.programs)
     for (const Queue& queue : program.queues)
       for (const Transfer& transfer : queue.transfers)
         for (const int signal : transfer.signals)
           if (plan.buffer(transfer.destination.buffer).name == tensor &&
-              std::any_of(slot.waits.begin(), slot.waits.end(),
-                          [&](const Wait& wait) { return wait.signal == signal; }))
+              std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.signal == signal; }))
             senders.push_back(transfer.source.rank);
   std::sort(senders.begin(), senders.end());
   return senders;
@@ -143,11 +156,35 @@ TEST(AttentionOverHeads, CausalTilesWaitOnlyForTheChunksThatTheySee) {
   for (const RankProgram& program : plan.programs)
     for (const Slot& slot : program.slots) {
       const int part = static_cast<int>(plan.tiles[static_cast<std::size_t>(slot.tile)].index[1] / 2);
-      EXPECT_EQ(senders_waited_for(plan, slot, "q_inside"), std::vector<int>{part});
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "q_inside"), std::vector<int>{part});
       std::vector<int> seen;
       for (int rank = 0; rank <= part; ++rank) seen.push_back(rank);
-      EXPECT_EQ(senders_waited_for(plan, slot, "k_inside"), seen);
-      EXPECT_EQ(senders_waited_for(plan, slot, "v_inside"), seen);
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "k_inside"), seen);
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "v_inside"), seen);
+    }
+}
+
+/// A tile that sees all keys begins when its queries are there, and goes through the keys as they come: what the rank
+/// has itself, then from the rank before it, and so on.
+TEST(AttentionOverHeads, AStreamedLoopFollowsTheArrivals) {
+  HeadParallel c;
+  c.q_length = c.kv_length = 256;
+  c.causal = false;
+  c.streamed = true;
+  c.workers = 64;
+  const Plan plan = compiled(c);
+  ASSERT_EQ(plan.kernel.streamed_loops, std::vector<std::string>{"keys"});
+  for (int rank = 0; rank < c.ranks; ++rank)
+    for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
+      const int part = static_cast<int>(plan.tiles[static_cast<std::size_t>(slot.tile)].index[1] / 2);
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "q_inside"), std::vector<int>{part});
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "k_inside"), std::vector<int>{});
+      ASSERT_EQ(slot.steps.size(), 4U);
+      for (int step = 0; step < c.ranks; ++step) {
+        const std::vector<int> sender = {(rank - step + c.ranks) % c.ranks};
+        EXPECT_EQ(slot.steps[static_cast<std::size_t>(step)].piece, sender[0]) << "rank " << rank;
+        EXPECT_EQ(senders_waited_for(plan, slot.steps[static_cast<std::size_t>(step)].waits, "v_inside"), sender);
+      }
     }
 }
 

@@ -372,6 +372,7 @@ struct Exchanged {
   std::string initiator;
   int ranks;
   std::string name() const { return file + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+  bool streamed() const { return file == "attention_heads_streamed"; }
 };
 void PrintTo(const Exchanged& exchanged, std::ostream* out) { *out << exchanged.name(); }
 
@@ -384,6 +385,10 @@ Plan compiled_attention(const Exchanged& exchanged) {
                                      {"kernel.args.BLOCK_M", "16"},
                                      {"kernel.args.BLOCK_N", "16"},
                                      {"launch.workers", "2"}};
+  if (exchanged.streamed())
+    overrides.insert(overrides.end(), {{"kernel.file", "../kernels/attention_streamed.py"},
+                                       {"kernel.function", "attention_streamed"},
+                                       {"kernel.args.CAUSAL", "false"}});
   for (const char tensor : exchanged.tensor)
     overrides.push_back({std::string("communicate.") + tensor + ".initiator", exchanged.initiator});
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_heads.toml", overrides);
@@ -391,7 +396,7 @@ Plan compiled_attention(const Exchanged& exchanged) {
 
 /// Parts and chunks that end inside tiles.
 Plan compiled(const Exchanged& exchanged) {
-  if (exchanged.file == "attention_heads") return compiled_attention(exchanged);
+  if (exchanged.file.starts_with("attention_heads")) return compiled_attention(exchanged);
   const bool out = exchanged.file == "gemm_a2a";
   std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
                                      {"kernel.file", "../kernels/gemm_pointers.py"},
@@ -429,7 +434,8 @@ INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
                                            Exchanged{"gemm_a2a", "c", "pull", 2}, Exchanged{"gemm_a2a", "c", "pull", 3},
                                            Exchanged{"a2a_gemm_rs", "ac", "push", 2},
                                            Exchanged{"attention_heads", "qkvo", "push", 2},
-                                           Exchanged{"attention_heads", "qkvo", "pull", 2}),
+                                           Exchanged{"attention_heads", "qkvo", "pull", 2},
+                                           Exchanged{"attention_heads_streamed", "qkvo", "push", 2}),
                          [](const auto& test) { return test.param.name(); });
 
 struct Summed {
