@@ -126,6 +126,11 @@ FootprintValue FootprintDomain::dot(const Instruction& instruction, Operands ope
   LaneShape shape = a.shape();
   if (shape.rank < 2 || b.shape().rank != shape.rank || shape[shape.rank - 1] != b.shape()[shape.rank - 2])
     fail(instruction, "tl.dot of blocks whose shapes do not fit", "the inner extents must be equal");
+  const auto is_fp8 = [](Dtype dtype) { return is_floating(dtype) && size_in_bytes(dtype) == 1; };
+  if (a.kind == ValueKind::opaque && b.kind == ValueKind::opaque && a.dtype != b.dtype &&
+      !(is_fp8(a.dtype) && is_fp8(b.dtype)))
+    fail(instruction, fmt::format("tl.dot of a block of {} and a block of {}", name_of(a.dtype), name_of(b.dtype)),
+         "both operands must have one dtype");
   shape[shape.rank - 1] = b.shape()[shape.rank - 1];
   const bool typed = operands.size() > 3 && operands[3] != kNoRegister;
   const Dtype dtype = typed ? dtype_operand(registers[operands[3]], instruction) : Dtype::fp32;

@@ -254,7 +254,7 @@ TEST(AttentionOverHeads, KeyHeadsAreWhole) {
 TEST(AttentionOverHeads, HeadsAreNotCut) {
   // 20 heads of 64 on 8 ranks divide as columns, and not as heads.
   EXPECT_THAT(error_of({{"ranks", "8"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
-              HasSubstr("kernels/attention.py:52:9: this descriptor of shard(1) of q has shape 256 x 128 and strides "
+              HasSubstr("kernels/attention.py:53:9: this descriptor of shard(1) of q has shape 256 x 128 and strides "
                         "128, 1, but the tensor is 256 x 160"));
   // 20 heads on 3 ranks do not even divide as columns.
   EXPECT_THAT(error_of({{"ranks", "3"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
@@ -263,12 +263,19 @@ TEST(AttentionOverHeads, HeadsAreNotCut) {
 
 TEST(AttentionOverHeads, KeysAndValuesMatch) {
   EXPECT_THAT(error_of({{"tensors.v.shape", "[200, \"HEADS / GROUP * HEAD_DIM * ranks\"]"}}),
-              HasSubstr("kernels/attention.py:55:9: this descriptor of shard(1) of v has shape 256 x 64 and strides "
+              HasSubstr("kernels/attention.py:56:9: this descriptor of shard(1) of v has shape 256 x 64 and strides "
                         "64, 1, but the tensor is 200 x 64"));
+  EXPECT_THAT(error_of({{"tensors.k.dtype", "fp16"}}),
+              HasSubstr("tl.dot of a block of bf16 and a block of fp16; both operands must have one dtype"));
 }
 
 TEST(AttentionOverHeads, UnsupportedHeadDimensionsAreRefused) {
-  EXPECT_THAT(error_of({{"kernel.args.HEAD_DIM", "96"}}), HasSubstr("block of size 96"));
+  EXPECT_THAT(
+      error_of({{"kernel.args.HEAD_DIM", "96"}}),
+      HasSubstr("kernels/attention.py:48:5: this static assertion fails; HEAD_DIM is a power of two, at most 256"));
+  EXPECT_THAT(
+      error_of({{"kernel.args.HEAD_DIM", "256"}}),
+      HasSubstr("kernels/attention.py:50:5: this static assertion fails; BLOCK_N is at least half of HEAD_DIM"));
 }
 
 }  // namespace
