@@ -65,11 +65,30 @@ def assembled(ptx):
     return int(stores) + int(loads), registers, "instructions are serialized" in report
 
 
-def compile_kernel(function, tile, warps, stages, cut=False):
-    """`tile` holds the values of the kernel's own constexpr parameters, in order; `cut` is syncopate_cut."""
-    signature, constants, attributes = argument_types(function, tile, cut)
+def compile_source(function, signature, constants, attributes, warps, stages):
     source = ASTSource(fn=function, signature=signature, constexprs=constants, attrs=attributes)
     kernel = triton.compile(source, target=GPUTarget("cuda", 90, 32),
                             options={"num_warps": warps, "num_stages": stages})
     spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
     return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared, serialised)
+
+
+def compile_kernel(function, tile, warps, stages, cut=False):
+    """`tile` holds the values of the kernel's own constexpr parameters, in order; `cut` is syncopate_cut."""
+    return compile_source(function, *argument_types(function, tile, cut), warps, stages)
+
+
+def compile_by_name(function, types, constants, warps, stages):
+    """By names of parameters: `types` of those that are neither i32 nor the runtime's, `constants` of the constexpr ones."""
+    signature, values, attributes = {}, {}, {}
+    for i, parameter in enumerate(function.params):
+        name = parameter.name
+        if parameter.is_constexpr:
+            signature[name], values[(i,)] = "constexpr", constants[name]
+        elif name in RUNTIME_SCALARS:
+            signature[name] = RUNTIME_SCALARS[name]
+        else:
+            signature[name] = types.get(name, "*i64" if name.startswith("syncopate_") else "i32")
+            if signature[name] != "fp32":
+                attributes[(i,)] = ALIGNED
+    return compile_source(function, signature, values, attributes, warps, stages)

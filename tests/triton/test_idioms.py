@@ -19,10 +19,8 @@ import numpy as np
 import triton
 
 import kernels
-from compiled import ALIGNED, RUNTIME_SCALARS, assembled
+from compiled import compile_by_name
 from host_tensor import HostTensor
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
 
 IDIOMS = kernels.ROOT / "tests" / "kernel" / "idioms"
 # Rows that the interpreter of Triton 3.6 cannot run.
@@ -66,24 +64,6 @@ def load_example(lines, folder, number):
     return kernels.load(path).kernel
 
 
-def compile_kernel(function, types, constants, warps=4, stages=2):
-    """Compiles for sm_90; the bytes that spill."""
-    signature, values, attributes = {}, {}, {}
-    for i, parameter in enumerate(function.params):
-        name = parameter.name
-        if parameter.is_constexpr:
-            signature[name], values[(i,)] = "constexpr", constants[name]
-        elif name in RUNTIME_SCALARS:
-            signature[name] = RUNTIME_SCALARS[name]
-        else:
-            signature[name] = types.get(name, "*i64" if name.startswith("syncopate_") else "i32")
-            if signature[name] != "fp32":
-                attributes[(i,)] = ALIGNED
-    made = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
-                          target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
-    return assembled(made.asm["ptx"])[0]
-
-
 @unittest.skipUnless(INTERPRETED, "run by the other process")
 class Interpreted(unittest.TestCase):
 
@@ -117,7 +97,8 @@ class Compiled(unittest.TestCase):
             for number, (what, lines, _) in enumerate(examples()):
                 with self.subTest(what):
                     function = load_example(lines, folder, number)
-                    self.assertEqual(compile_kernel(function, {"x": "*fp32", "out": "*fp32"}, {"N": 8}), 0)
+                    made = compile_by_name(function, {"x": "*fp32", "out": "*fp32"}, {"N": 8}, warps=4, stages=2)
+                    self.assertEqual(made.spill_bytes, 0)
                     count += 1
         self.assertGreater(count, 40)
 
@@ -134,7 +115,8 @@ class Compiled(unittest.TestCase):
                 for function in (getattr(local, "fn", local) if name == "gated_grid" else local,
                                  getattr(kernels.load(out / "fused.py"), f"{name}_fused")):
                     with self.subTest(kernel=function.__name__):
-                        self.assertEqual(compile_kernel(function, types, constants, warps=8), 0)
+                        made = compile_by_name(function, types, constants, warps=8, stages=2)
+                        self.assertEqual(made.spill_bytes, 0)
 
     def test_kernels_run_right_on_cpu_ranks(self):
         for name in FUSED:

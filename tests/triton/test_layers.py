@@ -7,9 +7,7 @@ import unittest
 
 import kernels
 import triton
-from compiled import ALIGNED, RUNTIME_SCALARS, Compiled, assembled
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
+from compiled import compile_by_name
 
 SYNCOPATE = sys.argv.pop(1)
 TILE = {"BLOCK_M": 128, "GROUP_M": 8}
@@ -43,24 +41,6 @@ CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_
          ("rms_norm_ar", "rms_norm", NORM, {"BLOCK_M": 1, "BLOCK_N": 8192}, 8, 3, 0)]
 
 
-def compiled(function, types, constants, warps, stages):
-    signature, values, attributes = {}, {}, {}
-    for i, parameter in enumerate(function.params):
-        name = parameter.name
-        if parameter.is_constexpr:
-            signature[name], values[(i,)] = "constexpr", constants[name]
-        elif name in RUNTIME_SCALARS:
-            signature[name] = RUNTIME_SCALARS[name]
-        else:
-            signature[name] = types.get(name, "*i64" if name.startswith("syncopate_") else "i32")
-            if signature[name] != "fp32":
-                attributes[(i,)] = ALIGNED
-    kernel = triton.compile(ASTSource(fn=function, signature=signature, constexprs=values, attrs=attributes),
-                            target=GPUTarget("cuda", 90, 32), options={"num_warps": warps, "num_stages": stages})
-    spill_bytes, registers, serialised = assembled(kernel.asm["ptx"])
-    return Compiled(kernel.asm["ptx"], registers, spill_bytes, kernel.metadata.shared, serialised)
-
-
 class Layers(unittest.TestCase):
 
     def test_nothing_spills_and_tensor_cores_are_used(self):
@@ -72,7 +52,7 @@ class Layers(unittest.TestCase):
                                check=True, stdout=subprocess.DEVNULL)
                 for function in (kernels.local_kernel(name), getattr(kernels.load(out / "fused.py"), f"{name}_fused")):
                     with self.subTest(kernel=function.__name__, constants=constants):
-                        made = compiled(function, types, constants, warps, stages)
+                        made = compile_by_name(function, types, constants, warps, stages)
                         print(f"{function.__name__}: {made}", flush=True)
                         self.assertEqual(made.spill_bytes, 0)
                         self.assertFalse(made.serialised)
@@ -86,7 +66,7 @@ class Layers(unittest.TestCase):
             subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_heads.toml", "--out", out,
                             "--set", "kernel.file=../kernels/attention_streamed.py",
                             "--set", "kernel.function=attention_streamed"], check=True, stdout=subprocess.DEVNULL)
-            made = compiled(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, constants, 8, 2)
+            made = compile_by_name(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, constants, 8, 2)
             print(f"attention_streamed_fused: {made}", flush=True)
             self.assertEqual(made.spill_bytes, 0)
             self.assertFalse(made.serialised)
@@ -100,7 +80,7 @@ class Layers(unittest.TestCase):
             out = pathlib.Path(folder) / "out"
             subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_heads.toml", "--out", out],
                            check=True, stdout=subprocess.DEVNULL)
-            made = compiled(kernels.load(out / "fused.py").attention_fused, ATTENTION, constants, 4, 2)
+            made = compile_by_name(kernels.load(out / "fused.py").attention_fused, ATTENTION, constants, 4, 2)
             print(f"attention_fused: {made}", flush=True)
             self.assertLessEqual(made.spill_bytes, 64)
             self.assertFalse(made.serialised)
