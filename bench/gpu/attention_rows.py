@@ -6,10 +6,13 @@ queries, keys and values are seen. *Reals*: tiles here and there against fp64, w
 it for methods that add up results that were rounded before.
 """
 import contextlib
+import functools
 import random
 
 import torch
 import torch.distributed as dist
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.bias import causal_lower_right
 
 import attention_checks
 import checks
@@ -23,7 +26,8 @@ NEARLY = 2.0**-10  # of a result that is found: far below one, far above what th
 
 
 class Problem(LayerProblem):
-    """q, k and v [this rank's positions, heads, head_dim]."""
+    """q, k and v [this rank's positions, heads, head_dim]. A rank has one stretch of the sequence; under a causal mask, where
+    ranks attend for their own positions, one from the front and one from the back, which balances their work."""
 
     def __init__(self, row, rank, ranks, device):
         super().__init__(row, rank, ranks, device)
@@ -38,8 +42,7 @@ class Problem(LayerProblem):
             self.fill_positions(name, tensor, self.rank)
 
     def fill_positions(self, name, tensor, rank):
-        first = rank * self.positions
-        places = torch.arange(first, first + self.positions, device=self.device)
+        places = self.places(rank)
         if self.values == checks.REALS or name == "v":
             self.fill_tensor(tensor, name, rank)
         elif name == "k":
@@ -47,6 +50,18 @@ class Problem(LayerProblem):
         else:
             for head in range(self.row.heads):
                 tensor[:, head] = QUERY * self.code(self.found(places, head))
+
+    def places(self, rank):
+        """The positions of a rank, in its order."""
+        every = torch.arange(self.row.tokens, device=self.device)
+        if not self.is_zigzag:
+            return every.chunk(self.ranks)[rank]
+        stretches = every.chunk(2 * self.ranks)
+        return torch.cat([stretches[rank], stretches[2 * self.ranks - 1 - rank]])
+
+    @property
+    def is_zigzag(self):
+        return self.row.causal and self.row.kind != "heads"
 
     def code(self, places):
         """+-1 for the bits of a position, again and again."""
@@ -60,24 +75,22 @@ class Problem(LayerProblem):
         return (places * 7919 + head * 104729 + 31) % seen
 
     def whole(self, name):
-        """Of all ranks, made anew from the seeds."""
-        like = {"q": self.q, "k": self.k, "v": self.v}[name]
-        parts = [torch.empty_like(like) for _ in range(self.ranks)]
-        for rank, part in enumerate(parts):
+        """Of all ranks, by position, made anew from the seeds."""
+        part = torch.empty_like({"q": self.q, "k": self.k, "v": self.v}[name])
+        whole = self.empty(self.row.tokens, *part.shape[1:])
+        for rank in range(self.ranks):
             self.fill_positions(name, part, rank)
-        return torch.cat(parts)
+            whole[self.places(rank)] = part
+        return whole
 
     def inputs(self):
         return {name: tensor.view(self.positions, -1) for name, tensor in (("q", self.q), ("k", self.k), ("v", self.v))}
-
-    def own_places(self):
-        return torch.arange(self.rank * self.positions, (self.rank + 1) * self.positions, device=self.device)
 
     def result_of(self, output):
         """(o [rows, heads, head_dim], the positions of its rows)"""
         o = output["o"]
         places = output.get("places")
-        return o.view(o.shape[0], self.row.heads, self.row.head_dim), self.own_places() if places is None else places
+        return o.view(o.shape[0], self.row.heads, self.row.head_dim), self.places(self.rank) if places is None else places
 
     def exact(self):
         return Found(self)
@@ -88,9 +101,27 @@ class Problem(LayerProblem):
     def methods(self, name):
         return [lambda make=make: make(self) for make in METHODS.get(name, {}).get(self.row.kind, [])]
 
-    def attention(self, backend, q, k, v):
-        """Of [length, heads, head_dim]; also of parts of a sequence's heads."""
+    def of_heads(self, backend, q, k, v):
+        """o of whole sequences of some heads, [length, heads, head_dim]."""
         return attention(backend, q, k, v, self.row.causal, self.row.scale)
+
+    def of_positions(self, backend, q, k, v):
+        """o of this rank's queries, of some heads, and all keys, by position."""
+        if not self.row.causal:
+            return attention(backend, q, k, v, False, self.row.scale)
+        if backend == "cuDNN":
+            raise ValueError("torch has no cuDNN attention whose last query sees the last of more keys than queries")
+        length = self.positions // 2
+        ends = [(self.rank + 1) * length, (2 * self.ranks - self.rank) * length]
+        return torch.cat([attention(backend, part, k[:end], v[:end], True, self.row.scale)
+                          for part, end in zip(q.chunk(2), ends)])
+
+    def by_position(self, gathered):
+        """Of what was gathered, rank after rank: itself, or a copy in the sequence's order."""
+        if not self.is_zigzag:
+            return gathered
+        stretches = gathered.chunk(2 * self.ranks)  # the first of rank 0, its last, the second, ...
+        return torch.cat([*stretches[0::2], *reversed(stretches[1::2])])
 
 
 class Found:
@@ -150,16 +181,21 @@ def backends():
     """Of torch's, those that are fast on a GPU; on a CPU, where this is only tried, its own choice."""
     if not torch.cuda.is_available():
         return {"torch": contextlib.nullcontext}
-    from torch.nn.attention import SDPBackend, sdpa_kernel
-    return {"cuDNN": lambda: sdpa_kernel(SDPBackend.CUDNN_ATTENTION), "flash": lambda: sdpa_kernel(SDPBackend.FLASH_ATTENTION)}
+    return {"cuDNN": functools.partial(sdpa_kernel, SDPBackend.CUDNN_ATTENTION),
+            "flash": functools.partial(sdpa_kernel, SDPBackend.FLASH_ATTENTION)}
+
+
+BACKENDS = backends()
 
 
 def attention(backend, q, k, v, causal, scale):
-    """o [length, heads, head_dim] of operands laid out like it, of whichever strides."""
-    with backend():
+    """o [length, heads, head_dim] of operands laid out like it, of whichever strides. With `causal` the last query sees the
+    last key."""
+    mask = causal_lower_right(len(q), len(k)) if causal and len(q) != len(k) else None
+    with BACKENDS[backend]():
         o = torch.nn.functional.scaled_dot_product_attention(
-            *(each.transpose(0, 1)[None] for each in (q, k, v)), is_causal=causal, scale=scale,
-            enable_gqa=q.shape[1] != k.shape[1])
+            *(each.transpose(0, 1)[None] for each in (q, k, v)), attn_mask=mask, is_causal=causal and mask is None,
+            scale=scale, enable_gqa=q.shape[1] != k.shape[1])
     return o[0].transpose(0, 1)
 
 
@@ -167,8 +203,8 @@ class Local(LayerMethod):
     """torch's attention with everything in place: the whole sequence of the rank's heads, or the rank's queries and all
     keys. It allocates its result."""
 
-    def __init__(self, problem, name, backend):
-        super().__init__(problem, {}, note=name)
+    def __init__(self, problem, backend):
+        super().__init__(problem, {}, note=backend)
         self.backend, self.operands, self.o = backend, None, None
 
     def poison(self):
@@ -182,7 +218,8 @@ class Local(LayerMethod):
             self.operands = [p.q, p.whole("k"), p.whole("v")]
 
     def call(self):
-        self.o = self.problem.attention(self.backend, *self.operands)
+        p = self.problem
+        self.o = (p.of_heads if p.row.kind == "heads" else p.of_positions)(self.backend, *self.operands)
 
     def output(self):
         return None if self.problem.row.kind == "heads" else {"o": self.o.contiguous()}
@@ -221,7 +258,7 @@ class HeadChunk:
         p = self.problem
         whole = self.received.view(p.row.tokens, -1)
         q, k, v = (whole[:, part].unflatten(1, (-1, p.row.head_dim)) for part in self.parts)
-        self.o = p.attention(backend, q, k, v).contiguous()
+        self.o = p.of_heads(backend, q, k, v).contiguous()
 
     def exchange_back(self, out):
         p = self.problem
@@ -232,10 +269,10 @@ class HeadChunk:
 class SequentialHeads(LayerMethod):
     """The parts of each rank's heads are brought together, NCCL all-to-all, torch's attention, NCCL all-to-all."""
 
-    def __init__(self, problem, name, backend):
+    def __init__(self, problem, backend):
         self.whole, self.backend = HeadChunk(problem, 0, 1), backend
         out = problem.empty(problem.positions, problem.row.heads, problem.row.head_dim)
-        super().__init__(problem, {"o": out}, self.whole.sent, self.whole.received, self.whole.back, note=name)
+        super().__init__(problem, {"o": out}, self.whole.sent, self.whole.received, self.whole.back, note=backend)
 
     def call(self):
         self.whole.exchange()
@@ -246,12 +283,12 @@ class SequentialHeads(LayerMethod):
 class StreamsHeads(Streams):
     """Some heads at a time: the next are exchanged on a stream of its own while these are worked on, and go back on it."""
 
-    def __init__(self, problem, chunks, name, backend):
+    def __init__(self, problem, chunks, backend):
         self.parts, self.backend = [HeadChunk(problem, chunk, chunks) for chunk in range(chunks)], backend
         out = problem.empty(problem.positions, problem.row.heads, problem.row.head_dim)
         buffers = [tensor for part in self.parts for tensor in (part.sent, part.received, part.back)]
         super().__init__(problem, chunks, out, *buffers)
-        self.note += f", {name}"
+        self.note += f", {backend}"
         self.done = [torch.cuda.Event() for _ in range(chunks)]
 
     def call(self):
@@ -277,19 +314,20 @@ class StreamsHeads(Streams):
 
 
 class SequentialPositions(LayerMethod):
-    """NCCL all-gather of keys and of values, then torch's attention."""
+    """NCCL all-gather of keys and of values, where the mask is causal a copy in the sequence's order, then torch's
+    attention."""
 
-    def __init__(self, problem, name, backend):
+    def __init__(self, problem, backend):
         row = problem.row
         self.k, self.v = (problem.empty(row.tokens, row.kv_heads, row.head_dim) for _ in "kv")
-        super().__init__(problem, {}, self.k, self.v, note=name)
+        super().__init__(problem, {}, self.k, self.v, note=backend)
         self.backend, self.o = backend, None
 
     def call(self):
         p = self.problem
         dist.all_gather_into_tensor(self.k, p.k)
         dist.all_gather_into_tensor(self.v, p.v)
-        self.o = p.attention(self.backend, p.q, self.k, self.v)
+        self.o = p.of_positions(self.backend, p.q, p.by_position(self.k), p.by_position(self.v))
 
     def output(self):
         return {"o": self.o.contiguous()}
@@ -298,13 +336,13 @@ class SequentialPositions(LayerMethod):
 class StreamsPositions(Streams):
     """Keys and values of some heads are gathered on a stream of its own while those before them are worked on."""
 
-    def __init__(self, problem, chunks, name, backend):
+    def __init__(self, problem, chunks, backend):
         p, row, self.backend = problem, problem.row, backend
         self.heads = row.kv_heads // chunks
         self.sent = p.empty(chunks, 2, p.positions, self.heads, row.head_dim)
         self.gathered = p.empty(chunks, 2, row.tokens, self.heads, row.head_dim)
         super().__init__(p, chunks, p.empty(p.positions, row.heads, row.head_dim), self.sent, self.gathered)
-        self.note += f", {name}"
+        self.note += f", {backend}"
 
     def call(self):
         p, current = self.problem, torch.cuda.current_stream()
@@ -317,7 +355,8 @@ class StreamsPositions(Streams):
         for chunk, whole in enumerate(self.whole):
             current.wait_event(whole)
             heads = slice(chunk * self.heads * p.group, (chunk + 1) * self.heads * p.group)
-            self.out[:, heads].copy_(p.attention(self.backend, p.q[:, heads], *self.gathered[chunk]))
+            keys, values = map(p.by_position, self.gathered[chunk])
+            self.out[:, heads].copy_(p.of_positions(self.backend, p.q[:, heads], keys, values))
 
     def output(self):
         return {"o": self.out}
@@ -336,7 +375,7 @@ class ContextParallel(LayerMethod):
 
     def poison(self):
         p = self.problem
-        if not p.row.causal:
+        if not p.row.causal or p.is_zigzag:
             self.operands = p.q, p.k, p.v
             return
         stretches = torch.arange(p.row.tokens, device=p.device).chunk(2 * p.ranks)
@@ -371,20 +410,19 @@ def ring_kernels():
 
 
 def of_backends(make):
-    return [lambda problem, name=name: make(problem, name, backends()[name]) for name in ("cuDNN", "flash", "torch")
-            if name in backends()]
+    return [lambda problem, backend=backend: make(problem, backend) for backend in BACKENDS]
 
 
 def of_chunks(make):
     """Chunks that the heads of keys of a rank cannot be cut into are an error that says so, which drops the candidate."""
-    def made(problem, chunks, name):
+    def made(problem, chunks, backend):
         heads = problem.row.kv_heads // (problem.ranks if problem.row.kind == "heads" else 1)
         if heads % chunks:
             raise ValueError(f"{heads} heads of keys are no multiple of {chunks} chunks")
-        return make(problem, chunks, name, backends()[name])
+        return make(problem, chunks, backend)
 
-    return [lambda problem, chunks=chunks, name=name: made(problem, chunks, name)
-            for chunks in (1, 2, 4) for name in list(backends())[:1]]
+    return [lambda problem, chunks=chunks, backend=backend: made(problem, chunks, backend)
+            for chunks in (1, 2, 4) for backend in BACKENDS]
 
 
 def rings():
@@ -392,7 +430,7 @@ def rings():
             for name, kernel in ring_kernels().items()]
 
 
-BY_POSITIONS = {kind: None for kind in layer_rows.ATTENTION if kind != "heads"}
+BY_POSITIONS = ("sp", "ring")
 METHODS = {
     "local": dict.fromkeys(layer_rows.ATTENTION, of_backends(Local)),
     "sequential": dict.fromkeys(BY_POSITIONS, of_backends(SequentialPositions)) | {"heads": of_backends(SequentialHeads)},

@@ -83,15 +83,17 @@ def expert_tiles():
 
 
 def norm_tiles(row):
-    """Whole rows; several on an SM, since they wait for memory."""
+    """Whole rows; several on an SM, since they wait for memory, as many as have registers with two ranks."""
     width = 1 << (row.width - 1).bit_length()
-    return [Choice((("BLOCK_M", rows), ("BLOCK_N", width)), warps, 1, per_sm=per_sm)
-            for rows, warps, per_sm in ((1, 8, 4), (1, 4, 4), (1, 16, 2), (1, 8, 2), (2, 8, 2))]
+    shapes = [(8, 4), (4, 6), (8, 5), (4, 4), (8, 2)] if width <= 4096 else [(8, 3), (4, 4), (8, 2)] if width <= 8192 else [
+        (8, 2), (8, 1), (16, 1)]
+    return [Choice((("BLOCK_M", 1), ("BLOCK_N", width)), warps, 1, per_sm=per_sm) for warps, per_sm in shapes]
 
 
 def embedding_tiles():
     return [Choice((("BLOCK_T", tokens), ("BLOCK_W", width)), warps, 1, per_sm=per_sm)
-            for tokens, width, warps, per_sm in ((16, 512, 4, 4), (32, 256, 4, 4), (8, 1024, 4, 4), (16, 512, 8, 2))]
+            for tokens, width, warps, per_sm in ((8, 512, 4, 4), (16, 256, 4, 4), (4, 1024, 4, 4), (16, 512, 4, 2),
+                                                 (8, 1024, 8, 2))]
 
 
 def tiles(row):

@@ -167,6 +167,7 @@ class Embedding(LayerRow):
         return replace(self, tokens=max(block, 16) * ranks, rows=1024, sources=(), long=False)
 
 
+CAUSAL = ("heads",)  # attention whose operator can split one sequence under a causal mask
 LENGTHS, LONG_LENGTHS = (4096, 8192, 16384, 32768), (65536, 131072)
 HEADS = ((32, 8), (16, 16))  # query heads, heads of keys and values; of 128
 
@@ -183,11 +184,10 @@ VOCABULARY = 128256  # of Llama-3
 
 
 def attention_rows():
-    """With a causal mask where an operator can split one sequence under it: by heads."""
     for kind in ATTENTION:
         for heads, kv_heads in HEADS:
             for tokens in LENGTHS + LONG_LENGTHS:
-                for causal in (False, True) if kind == "heads" else (False,):
+                for causal in (False, True) if kind in CAUSAL else (False,):
                     yield Attention(kind, tokens, (), tokens in LONG_LENGTHS, heads, kv_heads, 128, causal)
 
 

@@ -299,8 +299,8 @@ class Ours:
     """A Syncopate operator. What transfers reach stands in the operator's memory: of inputs, the caller's part was put
     there once; an output is a view of it. All else is read and written where the caller has it."""
 
-    def __init__(self, problem, operator, note=""):
-        self.problem, self.operator, self.note = problem, operator, note
+    def __init__(self, problem, operator, note="", choice=None):
+        self.problem, self.operator, self.note, self.choice = problem, operator, note, choice
         self.result = None
         bindable = {buffer.name for buffer in operator.plan.buffers if buffer.bindable}
         self.outputs = [buffer.name for buffer in operator.plan.buffers if buffer.output]

@@ -23,6 +23,7 @@ import os
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
 
 import contextlib
+import dataclasses
 import datetime
 import functools
 import gc
@@ -153,8 +154,17 @@ class Bench:
         return families.choose(row, self.session.ranks, self.sms[0], self.tuned)
 
     def ours(self, problem):
+        """With fewer thread blocks where so many as are chosen do not fit."""
         choice, _ = self.choice_for(problem.row)
-        return methods.Ours(problem, self.operator(problem.row, choice), choice.short_name)
+        try:
+            operator = self.operator(problem.row, choice)
+        except Exception as error:  # the same on all ranks
+            if choice.per_sm == 1:
+                raise
+            self.session.say(f"  {choice.name}: {str(error).splitlines()[0]}")
+            choice = dataclasses.replace(choice, per_sm=1)
+            operator = self.operator(problem.row, choice)
+        return methods.Ours(problem, operator, choice.short_name, choice)
 
     def search(self, problem, reference):
         """The best choice for a row by measuring. Inputs are the random numbers of `reference`; a wrong result is no
@@ -292,8 +302,8 @@ class Bench:
         self.check_reals(reference, made, result)
         self.time(made, result)
         if "ours" in made:
-            choice, source = self.choice_for(row)
-            result["choice"] = {"what": choice.name, "from": source}
+            _, source = self.choice_for(row)
+            result["choice"] = {"what": made["ours"].choice.name, "from": source}
         for method in made.values():
             self.release(method)
         return result
