@@ -191,17 +191,12 @@ def grouped_mm(x, w, ends):
 
 
 class OurProduct:
-    """kernels/grouped_gemm.py alone, on all groups, with the constants that the fused operator has by default."""
+    """kernels/grouped_gemm.py alone, on all groups."""
 
     def __init__(self, problem):
-        import layer_choices
-        p, row = problem, problem.row
-        choice = layer_choices.default_choice(row, p.ranks, p.multiprocessors)
-        settings = {f"kernel.args.{name}": value for name, value in (row.arguments(p.ranks) | dict(choice.blocks)).items()}
-        launch = {"launch.warps": choice.warps, "launch.stages": choice.stages,
-                  "launch.workers": choice.sms * choice.per_sm}
-        shape = {} if p.combines else {"tensors.weights.shape": [1]}
-        self.problem, self.kernel = p, LocalOperator(p, "grouped_gemm_rs.toml", settings | launch | shape)
+        settings = {} if problem.combines else {"tensors.weights.shape": [1]}
+        self.problem = problem
+        self.kernel = LocalOperator(problem, "grouped_gemm_rs.toml", problem.row.arguments(problem.ranks), settings)
 
     def __call__(self, x, y):
         p = self.problem

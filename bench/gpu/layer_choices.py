@@ -92,8 +92,8 @@ def norm_tiles(row):
 
 def embedding_tiles():
     return [Choice((("BLOCK_T", tokens), ("BLOCK_W", width)), warps, 1, per_sm=per_sm)
-            for tokens, width, warps, per_sm in ((8, 512, 4, 4), (16, 256, 4, 4), (4, 1024, 4, 4), (16, 512, 4, 2),
-                                                 (8, 1024, 8, 2))]
+            for tokens, width, warps, per_sm in ((8, 512, 4, 3), (16, 256, 4, 3), (4, 1024, 4, 3), (4, 512, 4, 4),
+                                                 (16, 512, 4, 2))]
 
 
 def tiles(row):

@@ -5,11 +5,10 @@ A problem is what checks.Problem is to a product: a row's inputs on one rank. It
 `wrong(output, ours)` of these is "" or what is wrong; and methods(name): functions that make each a candidate for a
 method's column, of which the fastest counts. A method's output is a dictionary of the tensors it has made.
 """
-import functools
-
 import torch
 
 import checks
+import layer_choices
 from methods import Method, OneRank, ROOT
 
 
@@ -52,17 +51,19 @@ class LayerProblem:
         rank = self.rank if rank is None else rank
         return slice(rank * (rows // self.ranks), (rank + 1) * (rows // self.ranks))
 
-    @functools.cached_property
-    def multiprocessors(self):
-        return torch.cuda.get_device_properties(self.device).multi_processor_count
-
 
 class LocalOperator:
-    """One of our kernels, alone on this rank's GPU, through an operator of one rank."""
+    """One of our kernels, alone on this rank's GPU, through an operator of one rank, with the constants that the row's
+    operator has by default. `arguments` are the kernel's others; `settings` what else differs from the file."""
 
-    def __init__(self, problem, file, settings):
+    def __init__(self, problem, file, arguments, settings):
         import syncopate
-        plan = syncopate.compile(str(ROOT / "operators" / file), {"ranks": 1} | settings)
+        sms = torch.cuda.get_device_properties(problem.device).multi_processor_count
+        choice = layer_choices.default_choice(problem.row, problem.ranks, sms)
+        arguments = {f"kernel.args.{name}": value for name, value in (arguments | dict(choice.blocks)).items()}
+        plan = syncopate.compile(str(ROOT / "operators" / file), arguments | settings | {
+            "ranks": 1, "launch.warps": choice.warps, "launch.stages": choice.stages,
+            "launch.workers": choice.sms * choice.per_sm})
         self.operator = syncopate.Operator(plan, group=OneRank(), device=problem.device)
 
     def __call__(self, **tensors):

@@ -103,13 +103,8 @@ class OurNorm:
     note = "our kernel"
 
     def __init__(self, problem, rows):
-        import layer_choices
-        p = self.problem = problem
-        choice = layer_choices.default_choice(p.row, p.ranks, p.multiprocessors)
-        settings = {f"kernel.args.{name}": value for name, value in
-                    ({"M": rows, "N": p.row.width} | dict(choice.blocks)).items()}
-        self.kernel = LocalOperator(p, "rms_norm.toml", settings | {
-            "launch.warps": choice.warps, "launch.stages": choice.stages, "launch.workers": choice.sms * choice.per_sm})
+        self.problem = problem
+        self.kernel = LocalOperator(problem, "rms_norm.toml", {"M": rows, "N": problem.row.width}, {})
 
     def __call__(self, x, residual, y, h):
         self.kernel(x=x, residual=residual, weight=self.problem.weight, y=y, h=h)
@@ -293,13 +288,8 @@ class OurLookup:
     note = "our kernel"
 
     def __init__(self, problem, tokens):
-        import layer_choices
-        p = self.problem = problem
-        choice = layer_choices.default_choice(p.row, p.ranks, p.multiprocessors)
-        arguments = {"TOKENS": tokens, "ROWS": p.row.rows, "WIDTH": p.row.width} | dict(choice.blocks)
-        settings = {f"kernel.args.{name}": value for name, value in arguments.items()}
-        self.kernel = LocalOperator(p, "embedding_rs.toml", settings | {
-            "launch.warps": choice.warps, "launch.stages": choice.stages, "launch.workers": choice.sms * choice.per_sm})
+        self.problem = problem
+        self.kernel = LocalOperator(problem, "embedding_rs.toml", problem.row.arguments(problem.ranks) | {"TOKENS": tokens}, {})
 
     def __call__(self, ids, out):
         self.kernel(ids=ids, first=self.problem.first, table=self.problem.table, out=out)
