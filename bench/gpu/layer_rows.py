@@ -139,7 +139,8 @@ class Norm(LayerRow):
         return {"M": self.tokens if self.kind == "norm_ar" else self.tokens // ranks, "N": self.width}
 
     def tiny(self, block, ranks):
-        return replace(self, tokens=16 * ranks, sources=(), long=False)
+        """How far a rank's summand is from the next is written into the kernel, so it has no smaller one."""
+        return replace(self, sources=(), long=False)
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def memory_rows(ranks):
             yield Norm("norm_ar", tokens, (name,), name == "Llama-3 405B", width)
         for tokens in (2048, 8192, 32768):
             yield Norm("norm_rs", tokens, (name,), name == "Llama-3 405B", width)
-        for tokens in (2048, 8192, 32768):
+        for tokens in (2048, 8192, 16384):
             yield Embedding("embedding", tokens, (name,), name == "Llama-3 405B", VOCABULARY // ranks, width)
 
 
