@@ -1,9 +1,9 @@
 """Attention of a sequence that is cut over the ranks: its inputs, what its results must be, and what people use for it.
 
-Two checks. *Integers*: every key is a code of its position in +-1, every query 64 times the code of the key that it is to
-find, so that the weight of any other is below e^-50 and each row of the result is a row of v, small integers: all
-queries, keys and values are seen. *Reals*: tiles here and there against fp64, with the bound of attention_checks.py, twice
-it for methods that add up results that were rounded before.
+Two checks. *Integers*: every key is a code of its position in +-1, every query 64 times the code of the key that it is
+to find, so that the weight of any other is below e^-40 and each row of the result is a row of v, small integers: all
+queries, keys and values are seen. *Reals*: tiles here and there against fp64, with the bound of attention_checks.py,
+twice it for methods that add up results that were rounded before.
 """
 import contextlib
 import functools
@@ -26,8 +26,8 @@ NEARLY = 2.0**-10  # of a result that is found: far below one, far above what th
 
 
 class Problem(LayerProblem):
-    """q, k and v [this rank's positions, heads, head_dim]. A rank has one stretch of the sequence; under a causal mask, where
-    ranks attend for their own positions, one from the front and one from the back, which balances their work."""
+    """q, k and v [this rank's positions, heads, head_dim]. A rank has one stretch of the sequence; under a causal mask,
+    where ranks attend for their own positions, one from the front and one from the back, which balances their work."""
 
     def __init__(self, row, rank, ranks, device):
         super().__init__(row, rank, ranks, device)
@@ -90,7 +90,8 @@ class Problem(LayerProblem):
         """(o [rows, heads, head_dim], the positions of its rows)"""
         o = output["o"]
         places = output.get("places")
-        return o.view(o.shape[0], self.row.heads, self.row.head_dim), self.places(self.rank) if places is None else places
+        by_head = o.view(o.shape[0], self.row.heads, self.row.head_dim)
+        return by_head, self.places(self.rank) if places is None else places
 
     def exact(self):
         return Found(self)
@@ -189,8 +190,8 @@ BACKENDS = backends()
 
 
 def attention(backend, q, k, v, causal, scale):
-    """o [length, heads, head_dim] of operands laid out like it, of whichever strides. With `causal` the last query sees the
-    last key."""
+    """o [length, heads, head_dim] of operands laid out like it, of whichever strides. With `causal` the last query sees
+    the last key."""
     mask = causal_lower_right(len(q), len(k)) if causal and len(q) != len(k) else None
     with BACKENDS[backend]():
         o = torch.nn.functional.scaled_dot_product_attention(
@@ -281,7 +282,7 @@ class SequentialHeads(LayerMethod):
 
 
 class StreamsHeads(Streams):
-    """Some heads at a time: the next are exchanged on a stream of its own while these are worked on, and go back on it."""
+    """Some heads at a time: the next are exchanged on another stream while these are worked on, and go back on it."""
 
     def __init__(self, problem, chunks, backend):
         self.parts, self.backend = [HeadChunk(problem, chunk, chunks) for chunk in range(chunks)], backend
@@ -363,9 +364,9 @@ class StreamsPositions(Streams):
 
 
 class ContextParallel(LayerMethod):
-    """PyTorch's ring attention (torch.distributed.tensor.experimental, context_parallel), called below its dispatcher. With
-    a causal mask its ranks have a stretch from the front and one from the back of the sequence each, as it balances
-    them; inputs are in that order before."""
+    """PyTorch's ring attention (torch.distributed.tensor.experimental, context_parallel), called below its dispatcher.
+    With a causal mask its ranks have a stretch from the front and one from the back of the sequence each, as it
+    balances them; inputs are in that order before."""
 
     def __init__(self, problem, name, kernel):
         from torch.distributed.tensor.experimental import _attention as context_parallel
@@ -414,7 +415,7 @@ def of_backends(make):
 
 
 def of_chunks(make):
-    """Chunks that the heads of keys of a rank cannot be cut into are an error that says so, which drops the candidate."""
+    """Chunks that the heads of keys cannot be cut into are an error that says so, which drops the candidate."""
     def made(problem, chunks, backend):
         heads = problem.row.kv_heads // (problem.ranks if problem.row.kind == "heads" else 1)
         if heads % chunks:
@@ -433,7 +434,8 @@ def rings():
 BY_POSITIONS = ("sp", "ring")
 METHODS = {
     "local": dict.fromkeys(layer_rows.ATTENTION, of_backends(Local)),
-    "sequential": dict.fromkeys(BY_POSITIONS, of_backends(SequentialPositions)) | {"heads": of_backends(SequentialHeads)},
-    "streams": dict.fromkeys(BY_POSITIONS, of_chunks(StreamsPositions)) | {"heads": of_chunks(StreamsHeads)},
+    "sequential": {"heads": of_backends(SequentialHeads)}
+                  | dict.fromkeys(BY_POSITIONS, of_backends(SequentialPositions)),
+    "streams": {"heads": of_chunks(StreamsHeads)} | dict.fromkeys(BY_POSITIONS, of_chunks(StreamsPositions)),
     "context_parallel": dict.fromkeys(layer_rows.ATTENTION, rings()),
 }

@@ -1,9 +1,9 @@
 """Dispatch and combine of mixtures of experts: inputs, what results must be, and what people use for them.
 
 Every token goes to top_k experts, drawn evenly from the seed, so all ranks know the groups of all. A group is what one
-rank has for one expert: `capacity` rows, of which the first counts[group] are in use; what does not fit is dropped. Where
-torch.nn.functional.grouped_mm works it wants rows of one expert together and none between them ("compact"): row numbers
-for that are made before, as counts are.
+rank has for one expert: `capacity` rows, of which the first counts[group] are in use; what does not fit is dropped.
+torch._grouped_mm wants the rows of one expert together and none between them ("compact"): row numbers for that are made
+before, as counts are.
 
 Results are compared in the layout that a method leaves them in: padded groups, compact rows, or sums by token. Integers
 must be equal bit for bit, reals within the bound of checks.py, times a row's weight.
@@ -38,7 +38,7 @@ class Routing:
         self.token, self.counts = self.token.to(device), self.counts.to(device)
 
     def compact(self, experts):
-        """(padded rows in use, experts' ends among them) of some experts, of whose groups alone padded rows are counted."""
+        """(padded rows in use, experts' ends among them) of some experts, whose groups alone are counted."""
         chosen = self.token[:, experts]
         numbers = torch.arange(chosen.numel(), device=chosen.device).view(chosen.shape).transpose(0, 1)
         ends = self.counts[:, experts].sum(0).cumsum(0).to(torch.int32)
@@ -52,7 +52,7 @@ class Routing:
 
 
 class Problem(LayerProblem):
-    """tokens: x as the router sees it; x: the rank's part of it in groups, or all groups of its own columns (combine)."""
+    """tokens: x as the router sees it; x: the rank's part of it in groups, or all groups, of its columns (combine)."""
 
     def __init__(self, row, rank, ranks, device):
         super().__init__(row, rank, ranks, device)
@@ -122,9 +122,9 @@ class Problem(LayerProblem):
 
 
 class Expected:
-    """Of every row in use, in fp64, with its bound: |error| <= e + 2^-8 roundings (|p| + e), summed over ranks, times the
-    row's weight. Integers, which are exact in any order, have a bound of nothing; each summand is rounded to bf16 though,
-    as is its sum. It holds the rows of this rank's result."""
+    """Of every row in use, in fp64, with its bound: |error| <= e + 2^-8 roundings (|p| + e), summed over ranks, times
+    the row's weight. Integers, which are exact in any order, have a bound of nothing; each summand is rounded to bf16
+    though, as is its sum. It holds the rows of this rank's result."""
 
     def __init__(self, problem):
         p, row = problem, problem.row
@@ -186,6 +186,11 @@ class Expected:
 # ------------------------------------------------------------------------------------------------------- local products
 
 
+def experts_of_chunks(row, chunks):
+    each = row.experts // chunks
+    return [slice(chunk * each, (chunk + 1) * each) for chunk in range(chunks)]
+
+
 def grouped_mm(x, w, ends):
     return torch._grouped_mm(x, w, offs=ends)
 
@@ -196,7 +201,8 @@ class OurProduct:
     def __init__(self, problem):
         settings = {} if problem.combines else {"tensors.weights.shape": [1]}
         self.problem = problem
-        self.kernel = LocalOperator(problem, "grouped_gemm_rs.toml", problem.row.arguments(problem.ranks), settings)
+        arguments = problem.row.arguments(problem.ranks)
+        self.kernel = LocalOperator(problem, "operators/grouped_gemm_rs.toml", arguments, settings)
 
     def __call__(self, x, y):
         p = self.problem
@@ -283,7 +289,7 @@ class StreamsDispatch(Streams):
         self.own_rows = p.group_rows // chunks
         self.gathered = p.empty(chunks, p.ranks * self.own_rows, row.K)
         super().__init__(p, chunks, None, self.gathered)
-        self.experts = [slice(chunk * row.experts // chunks, (chunk + 1) * row.experts // chunks) for chunk in range(chunks)]
+        self.experts = experts_of_chunks(row, chunks)
         self.compact = [p.routing.compact(experts) for experts in self.experts]
         self.parts = []
 
@@ -307,7 +313,7 @@ class StreamsDispatch(Streams):
 
 
 class DispatchByToken(LayerMethod):
-    """NCCL all-gather of every token once, not of the copies in the groups; a row for each of its experts; grouped_mm."""
+    """NCCL all-gather of each token once, not of its copies in the groups; a row for each of its experts; grouped_mm."""
 
     def __init__(self, problem):
         self.tokens = problem.empty(problem.row.tokens, problem.row.K)
@@ -377,13 +383,12 @@ class SequentialCombineOurs(LayerMethod):
 
 
 class StreamsCombine(Streams):
-    """Groups of some experts are multiplied while those before them are reduced and scattered on a stream of its own."""
+    """Groups of some experts are multiplied while those before them are reduced and scattered on another stream."""
 
     def __init__(self, problem, chunks):
         p, row = problem, problem.row
         super().__init__(p, chunks, p.empty(p.group_rows, row.N))
-        self.inputs = [CombineInput(p, slice(chunk * row.experts // chunks, (chunk + 1) * row.experts // chunks))
-                       for chunk in range(chunks)]
+        self.inputs = [CombineInput(p, experts) for experts in experts_of_chunks(row, chunks)]
         self.partial = [torch.zeros_like(p.empty(each.padded_rows, row.N)) for each in self.inputs]
 
     def poison(self):

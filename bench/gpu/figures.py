@@ -1,8 +1,8 @@
 """From samples to figures, tables and claims. Needs nothing but the standard library, so that it is tested without a
 GPU.
 
-A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, with "size" instead of M, N and K where it
-is no product, "us": {METHOD: median}, "samples_us":
+A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, with "size" instead of M, N and K where
+it is no product, "us": {METHOD: median}, "samples_us":
 {METHOD: [...]}, "host_us": {METHOD: median of what issuing a call took}, "errors": {METHOD: why it has no time},
 "notes": {METHOD: choice it made}, "link_us": time of the row's bytes at the best measured link rate, absent where no
 link was measured}. Methods are those of METHODS.
@@ -10,8 +10,8 @@ link was measured}. Methods are those of METHODS.
 import math
 import statistics
 
-# In the order of the table's columns. The first two are no operators: they are the product, or what else a rank computes,
-# alone, one term of the bound.
+# In the order of the table's columns. The first two are no operators: they are the product, or what else a rank
+# computes, alone, one term of the bound.
 METHODS = {
     "cublas": "cuBLAS alone",
     "local": "local alone",
@@ -58,8 +58,8 @@ def calls_per_sample(one_call_us, least_us=5000.0, most=2000):
 
 
 def bound_us(result):
-    """No operator is faster than the slower of what it computes and its transfers: max(cuBLAS or local alone, bytes over
-    the best measured link rate). None without either alone."""
+    """No operator is faster than the slower of what it computes and its transfers: max(cuBLAS or local alone, bytes
+    over the best measured link rate). None without either alone."""
     product = result["us"].get("cublas", result["us"].get("local"))
     return None if product is None else max(product, result.get("link_us", 0.0))
 
@@ -140,7 +140,8 @@ def markdown_table(results, with_sources):
     linked = any("link_us" in result for result in results)
     head = ["M x N x K" if all(map(is_product, results)) else "size"] + (["where"] if with_sources else [])
     head += [METHODS[method] for method in methods]
-    head += (["link"] if linked else []) + ["bound", *(f"over {METHODS[name]}" for name in compared(results)), "of bound"]
+    head += ["link"] if linked else []
+    head += ["bound", *(f"over {METHODS[name]}" for name in compared(results)), "of bound"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
         row = result["row"]
@@ -174,15 +175,15 @@ def markdown_summary(title, results):
     return "\n".join([
         f"{title}, {s['rows_with_ours']} of {s['rows']} rows:",
         "",
-        *(f"- over {METHODS[name]}: geometric mean {number(s[f'over_{name}'], 3)}, worst {worst(f'worst_over_{name}')}; "
-          f"rows below {NEAR}: {listed(f'below_{name}')}" for name in compared(results)),
+        *(f"- over {METHODS[name]}: geometric mean {number(s[f'over_{name}'], 3)}, "
+          f"worst {worst(f'worst_over_{name}')}; rows below {NEAR}: {listed(f'below_{name}')}" for name in compared(results)),
         f"- share of the bound: geometric mean {number(s['of_bound'], 3)}, worst {worst('worst_of_bound')}",
     ])
 
 
 def grouped(results, kinds, table):
-    """(title, results, show sources) of each part of a report: for each kind the table's rows, then the models'; of what is no
-    product all together."""
+    """(title, results, show sources) of each part of a report: for each kind the table's rows, then the models'; of what
+    is no product all together."""
     parts = []
     for kind, title in kinds.items():
         of_kind = [result for result in results if result["row"]["kind"] == kind]

@@ -1,12 +1,12 @@
 """Our product of 8-bit floats against torch._scaled_mm on one GPU, with a scale for each tensor and one for each row.
 
 Shapes are the projections of the Llama-3 models on two ranks. Each product is an operator of one rank,
-operators/gemm_fp8.toml with the constants that fp8_table.json has for it; Operator.local() launches it. torch adds as the
-tensor cores do (use_fast_accum), which is what ours does; the column "precise" is torch without that.
+gemm_fp8.toml with the constants that fp8_table.json has for it; Operator.local() launches it. torch adds as the tensor
+cores do (use_fast_accum), which is what ours does; the column "precise" is torch without that.
 
 Results first: integers with scales that are powers of two, whose products are exact, bit for bit; then random numbers,
-a part of which is compared with fp64. A sample is a CUDA graph of up to 20 calls; samples of all are taken in turns, and
-the median of 11 counts.
+a part of which is compared with fp64. A sample is a CUDA graph of up to 20 calls; samples of all are taken in turns,
+and the median of 11 counts.
 
 --search measures all candidates of each shape first, and writes the table.
 """
@@ -25,8 +25,7 @@ from gemm_shapes import MODELS, parse as parse_shape
 from needs import need
 
 HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-sys.path.append(str(ROOT / "python"))  # for a package built in place; one that is installed comes first
+sys.path.append(str(HERE.parents[1] / "python"))  # for a package built in place; one that is installed comes first
 TABLE = HERE / "fp8_table.json"
 SAMPLES, LEAST = 11, 0.9
 ROWS = (512, 2048, 8192)
@@ -45,12 +44,12 @@ class Configuration:
     per_sm: int = 1
 
     def settings(self, m, n, k, row_scales, multiprocessors):
-        """What makes operators/gemm_fp8.toml an operator whose local kernel is this one."""
+        """What makes gemm_fp8.toml an operator whose local kernel is this one."""
         scales = {} if row_scales else {"tensors.a_scale.shape": [1], "tensors.b_scale.shape": [1]}
         return scales | {
             "kernel.args.M": m, "kernel.args.N": n, "kernel.args.K": k, "kernel.args.ROW_SCALES": row_scales,
-            "kernel.args.BLOCK_M": self.block_m, "kernel.args.BLOCK_N": self.block_n, "kernel.args.BLOCK_K": self.block_k,
-            "kernel.args.GROUP_M": self.group_m, "launch.warps": self.warps, "launch.stages": self.stages,
+            "kernel.args.BLOCK_M": self.block_m, "kernel.args.BLOCK_N": self.block_n,
+            "kernel.args.BLOCK_K": self.block_k, "kernel.args.GROUP_M": self.group_m, "launch.warps": self.warps, "launch.stages": self.stages,
             "launch.workers": multiprocessors * self.per_sm}
 
     def __str__(self):
@@ -82,7 +81,8 @@ def read_table(path):
     """{(M, N, K, row scales): Configuration}"""
     if not path.exists():
         return {}
-    return {(m, n, k, bool(row)): Configuration(*rest) for m, n, k, row, *rest in json.loads(path.read_text())["choices"]}
+    choices = json.loads(path.read_text())["choices"]
+    return {(m, n, k, bool(row)): Configuration(*rest) for m, n, k, row, *rest in choices}
 
 
 def write_table(path, table):
@@ -134,7 +134,7 @@ class Problem:
                                         use_fast_accum=fast)
 
     def wrong_integers(self, c):
-        """"" or what is wrong. Sums of products are exact in fp32, and below 2^13 in the tensor cores' 8-bit sums too."""
+        """"" or what is wrong. Sums of products are exact in fp32, and below 2^13 in tensor cores' sums of 8-bit floats."""
         off = ~(self.expected == c)
         return f"{int(off.sum())} of {off.numel()} elements of an integer product are wrong" if off.any() else ""
 
@@ -166,7 +166,7 @@ class Kernels:
 
     def operator(self, configuration, m, n, k, row_scales):
         settings = configuration.settings(m, n, k, row_scales, self.multiprocessors)
-        plan = self.syncopate.compile(str(ROOT / "operators" / "gemm_fp8.toml"), settings)
+        plan = self.syncopate.compile(str(HERE / "gemm_fp8.toml"), settings)
         return self.syncopate.Operator(plan, group=self.one_rank, cache=self.cache)
 
     def usable(self, configurations):
@@ -264,23 +264,25 @@ def report(rows):
         us, (m, n, k) = row["us"], row["shape"]
         cells = [f"{us[name]:.1f}" if name in us else "failed" for name in ("torch", "precise", "ours")]
         ratio, rate = (f"{row['ratio']:.3f}", f"{2e-6 * m * n * k / us['ours']:.0f}") if "ratio" in row else ("-", "-")
-        lines.append(f"| {m}x{n}x{k} | {row['scales']} | {' | '.join(cells)} | {ratio} | {rate} | {row['configuration']} |")
+        cells = [f"{m}x{n}x{k}", row["scales"], *cells, ratio, rate, row["configuration"]]
+        lines.append("| " + " | ".join(cells) + " |")
     met = bool(rows)
     for scales in SCALES:
         ratios = [row["ratio"] for row in rows if row["scales"] == scales and "ratio" in row]
         if ratios:
             mean = geometric_mean(ratios)
             met = met and mean >= LEAST
-            lines.append(f"\nscales by {scales}: {len(ratios)} shapes, geometric mean {mean:.3f}, least {min(ratios):.3f}, "
-                         f"{sum(ratio < LEAST for ratio in ratios)} below {LEAST}")
+            lines.append(f"\nscales by {scales}: {len(ratios)} shapes, geometric mean {mean:.3f}, "
+                         f"least {min(ratios):.3f}, {sum(ratio < LEAST for ratio in ratios)} below {LEAST}")
     return "\n".join(lines), met
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="fp8.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", nargs="+", type=parse_shape, metavar="MxNxK", help="only these, whether listed or not")
+    parser = argparse.ArgumentParser(prog="fp8.py", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", type=parse_shape, metavar="MxNxK", help="only these, listed or not")
     parser.add_argument("--scales", choices=SCALES, help="only these")
-    parser.add_argument("--search", action="store_true", help="measure the candidates of each shape and write the table")
+    parser.add_argument("--search", action="store_true", help="measure candidates of each shape, write the table")
     parser.add_argument("--table", type=pathlib.Path, default=TABLE)
     parser.add_argument("--json", type=pathlib.Path, help="write all figures here, after each shape")
     parser.add_argument("--markdown", type=pathlib.Path, help="write the report here")

@@ -64,7 +64,7 @@ class Choice:
 
 
 def attention_tiles(row):
-    """Of attention.py, whose tiles of 128 rows leave room for two on an SM, as bench/gpu/attention_table.json has them; of
+    """Of attention.py, whose tiles of 128 rows leave room for two on an SM, as attention_table.json has them; of
     attention_streamed.py, which wants BLOCK_N to be HEAD_DIM."""
     if row.kind == "heads":
         shapes = [(128, 64, 4, 2, 2), (128, 64, 4, 2, 1), (64, 64, 4, 2, 2)] if row.head_dim == 128 else [
@@ -85,9 +85,9 @@ def expert_tiles():
 def norm_tiles(row):
     """Whole rows; several on an SM, since they wait for memory, as many as have registers with two ranks."""
     width = 1 << (row.width - 1).bit_length()
-    shapes = [(8, 4), (4, 6), (8, 5), (4, 4), (8, 2)] if width <= 4096 else [(8, 3), (4, 4), (8, 2)] if width <= 8192 else [
-        (8, 2), (8, 1), (16, 1)]
-    return [Choice((("BLOCK_M", 1), ("BLOCK_N", width)), warps, 1, per_sm=per_sm) for warps, per_sm in shapes]
+    shapes = {4096: [(8, 4), (4, 6), (8, 5), (4, 4), (8, 2)], 8192: [(8, 3), (4, 4), (8, 2)]}
+    known = shapes.get(max(width, 4096), [(8, 2), (8, 1), (16, 1)])
+    return [Choice((("BLOCK_M", 1), ("BLOCK_N", width)), warps, 1, per_sm=per_sm) for warps, per_sm in known]
 
 
 def embedding_tiles():

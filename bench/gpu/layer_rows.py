@@ -1,8 +1,9 @@
-"""Rows of the operators that are more than products: attention, mixtures of experts, norms, embedding. As those of rows.py:
-a row has a kind, a name, sources (where its size comes from), `tokens` over all ranks, `flops` of one rank (0 where memory
-decides), link_bytes(ranks), `long` for what only --rows ...+long takes, and the arguments of its operator file.
+"""Rows of the operators that are no products: attention, mixtures of experts, norms, embedding. As those of rows.py: a
+row has a kind, a name, sources (where its size comes from), `tokens` over all ranks, flops(ranks) of one of them (0
+where memory decides), link_bytes(ranks), `long` for what only --rows ...+long takes, arguments(ranks) of its operator
+file, and why_not(ranks), what keeps it from being split over so many.
 
-`tiny(block)` is the least row whose kernel has the same machine code: what has its kernels built ahead.
+tiny(block, ranks) is the least row whose kernel is the same: what has its kernels built ahead.
 """
 import math
 from dataclasses import dataclass, replace

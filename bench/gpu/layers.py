@@ -54,14 +54,14 @@ class LayerProblem:
 
 class LocalOperator:
     """One of our kernels, alone on this rank's GPU, through an operator of one rank, with the constants that the row's
-    operator has by default. `arguments` are the kernel's others; `settings` what else differs from the file."""
+    operator has by default. `file` is in the project; `arguments` are the kernel's others; `settings` what else differs from the file."""
 
     def __init__(self, problem, file, arguments, settings):
         import syncopate
         sms = torch.cuda.get_device_properties(problem.device).multi_processor_count
         choice = layer_choices.default_choice(problem.row, problem.ranks, sms)
         arguments = {f"kernel.args.{name}": value for name, value in (arguments | dict(choice.blocks)).items()}
-        plan = syncopate.compile(str(ROOT / "operators" / file), arguments | settings | {
+        plan = syncopate.compile(str(ROOT / file), arguments | settings | {
             "ranks": 1, "launch.warps": choice.warps, "launch.stages": choice.stages,
             "launch.workers": choice.sms * choice.per_sm})
         self.operator = syncopate.Operator(plan, group=OneRank(), device=problem.device)

@@ -1,9 +1,9 @@
-"""Operators that memory decides: residual and RMS norm of a sum over ranks, and lookups in a table that is split by vocabulary.
+"""Operators that memory decides: residual and RMS norm of a sum over ranks, lookups in a table that is split by words.
 Their inputs, what results must be, and what people use for them.
 
 Norms. The sum s of the ranks' x has an error of at most d = 2^-8 ranks sum |x| (each addition rounds), h = s + residual
-one of d + 2^-8 (|h| + d), y = h / rms(h) * weight one of |weight| / rms of h's, of |y| / rms times the root mean square of
-h's in the row, and of 2^-8 |y|. Of integers sums and h are exact, and must be equal bit for bit. A lookup is exact.
+one of d + 2^-8 (|h| + d), y = h / rms(h) * weight one of |weight| / rms of h's, of |y| / rms times the root mean
+square of h's in the row, and of 2^-8 |y|. Of integers sums and h are exact, and must be equal bit for bit. A lookup is exact.
 """
 import functools
 
@@ -50,7 +50,8 @@ class NormProblem(LayerProblem):
 class NormExpected:
     def __init__(self, problem):
         p, self.problem = problem, problem
-        total, magnitude = (torch.zeros(p.own_rows, p.row.width, dtype=torch.float64, device=p.device) for _ in range(2))
+        shape = p.own_rows, p.row.width
+        total, magnitude = (torch.zeros(*shape, dtype=torch.float64, device=p.device) for _ in range(2))
         for rank in range(p.ranks):
             x = p.filled("x", rank, *p.x.shape)[p.rows].double()
             total += x
@@ -104,7 +105,7 @@ class OurNorm:
 
     def __init__(self, problem, rows):
         self.problem = problem
-        self.kernel = LocalOperator(problem, "rms_norm.toml", {"M": rows, "N": problem.row.width}, {})
+        self.kernel = LocalOperator(problem, "bench/gpu/rms_norm.toml", {"M": rows, "N": problem.row.width}, {})
 
     def __call__(self, x, residual, y, h):
         self.kernel(x=x, residual=residual, weight=self.problem.weight, y=y, h=h)
@@ -138,8 +139,8 @@ class LocalNorm(NormMethod):
 
 
 class SequentialReduce(NormMethod):
-    """NCCL all-reduce in place, as after a product whose result is not needed any more; so calls that follow each other add
-    up sums, which changes no time. Then the norm."""
+    """NCCL all-reduce in place, as after a product whose result is not needed any more; so calls that follow each other
+    add up sums, which changes no time. Then the norm."""
 
     def __init__(self, problem, norm):
         super().__init__(problem, norm)
@@ -167,8 +168,8 @@ class SequentialScatter(NormMethod):
 
 
 class StreamsNorm(Streams):
-    """Some rows are reduced on a stream of its own while those before them are normalised. Reductions to one rank's rows need
-    the rows of all ranks together, which is where the producer is taken to have put them."""
+    """Some rows are reduced on a stream of its own while those before them are normalised. A reduce-scatter of some needs
+    those of all ranks together, which is where the producer is taken to have put them."""
 
     def __init__(self, problem, chunks, norm):
         p, self.reduces = problem, problem.row.kind == "norm_ar"
@@ -227,7 +228,7 @@ class OneShot(NormMethod):
 
 
 class EmbeddingProblem(LayerProblem):
-    """ids: of all tokens; table: the rank's rows of it, and one of zeros after them, which only torch's lookup reads."""
+    """ids: of all tokens; table: the rank's rows of it, and one of zeros after them that only torch's lookup reads."""
 
     def __init__(self, row, rank, ranks, device):
         super().__init__(row, rank, ranks, device)
@@ -289,7 +290,8 @@ class OurLookup:
 
     def __init__(self, problem, tokens):
         self.problem = problem
-        self.kernel = LocalOperator(problem, "embedding_rs.toml", problem.row.arguments(problem.ranks) | {"TOKENS": tokens}, {})
+        arguments = problem.row.arguments(problem.ranks) | {"TOKENS": tokens}
+        self.kernel = LocalOperator(problem, "operators/embedding_rs.toml", arguments, {})
 
     def __call__(self, ids, out):
         self.kernel(ids=ids, first=self.problem.first, table=self.problem.table, out=out)
@@ -327,8 +329,8 @@ class SequentialLookup(LocalLookup):
 
 
 class StreamsLookup(Streams):
-    """Some of every rank's tokens are looked up while NCCL reduces those before them on a stream of its own. Ids are in that
-    order before."""
+    """Some of every rank's tokens are looked up while NCCL reduces those before them on a stream of its own. Ids are in
+    that order before."""
 
     def __init__(self, problem, chunks, lookup):
         p = problem

@@ -230,7 +230,7 @@ class Bench:
     # ---------------------------------------------------------------------------------------------- methods
 
     def make(self, name, problem):
-        """The fastest of a method's candidates; one that cannot be made or fails is passed over while there are others."""
+        """The fastest of a method's candidates; one that cannot be made or fails is passed over while others can."""
         if name == "ours":
             return self.ours(problem)
         best, least, errors = None, math.inf, []

@@ -10,8 +10,8 @@ def parse(arguments, description):
     parser = argparse.ArgumentParser(prog="operators.py", description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="products", help="comma-separated: all, products, table, models, a kind "
-                        f"({', '.join(families.KINDS)}), 70B, QKV, M=4096, 8192x3584x8192; words joined by + must all hold "
-                        "(ag+table); long rows need the word too (heads+long)")
+                        f"({', '.join(families.KINDS)}), 70B, QKV, M=4096, 8192x3584x8192; words joined by + must all "
+                        "hold (ag+table); long rows need the word too (heads+long)")
     parser.add_argument("--methods", default=",".join(figures.METHODS), help="comma-separated, of: %(default)s")
     parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours, and what runs alone")
     parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")

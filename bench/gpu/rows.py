@@ -97,8 +97,8 @@ def all_rows(ranks):
 
 
 def select(rows, patterns):
-    """The rows that any of the patterns names: "all", "products", "table", "models", a kind ("ag", "heads", ...), a part of
-    a source ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), "causal", or several of
+    """The rows that any of the patterns names: "all", "products", "table", "models", a kind ("ag", "heads", ...), a part
+    of a source ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), "causal", or several of
     these joined by "+" that must all hold ("ag+table", "70B+rs"). Long rows are taken only by name or with "long"
     ("heads+long"). Raises ValueError for a pattern that names no row."""
 
@@ -123,7 +123,7 @@ def select(rows, patterns):
              for pattern in patterns]
     for pattern, words in zip(patterns, split):
         if not any(chosen(row, words) for row in rows):
-            raise ValueError(f"no row is called '{pattern}'; try all, products, table, models, ag, rs, heads, moe, 70B, QKV, "
-                             "M=4096, 8192x3584x8192, ag:8192x3584x8192, or several joined by '+' that must all hold: "
+            raise ValueError(f"no row is called '{pattern}'; try all, products, table, models, ag, rs, heads, moe, 70B, "
+                             "QKV, M=4096, 8192x3584x8192, ag:8192x3584x8192, or several joined by '+' that must all hold: "
                              "ag+table, heads+long")
     return [row for row in rows if any(chosen(row, words) for words in split)]

@@ -22,16 +22,9 @@ import tuning
 
 
 LAYERS = [*(layer_rows.Attention(kind, 1024, (), False, 8, 2, 128, kind == "heads") for kind in layer_rows.ATTENTION),
-          layer_rows.Experts("moe", 1024, (), False, 128, 64, 16, 2), layer_rows.Experts("moe_rs", 1024, (), False, 128, 64, 16, 2),
+          *(layer_rows.Experts(kind, 1024, (), False, 128, 64, 16, 2) for kind in layer_rows.EXPERTS),
           layer_rows.Norm("norm_ar", 256, (), False, 512), layer_rows.Norm("norm_rs", 256, (), False, 512),
           layer_rows.Embedding("embedding", 256, (), False, 1000, 512)]
-
-
-def shape_on_rank_1(plan, name):
-    """Of what its caller fills there, or finds there."""
-    buffer = next(each for each in plan["buffers"] if each["name"] == name)
-    regions = (buffer[of][1] for of in ("held", "outputs") if buffer.get(of) and buffer[of][1])
-    return next(shape for shape in ([end - begin for begin, end in region] for region in regions) if all(shape))
 
 
 def settings(overrides):
@@ -112,38 +105,38 @@ class Compiles(unittest.TestCase):
                          ((large, choice, ranks), (tiny, choice.machine_code, of_ranks))]
                 self.assertEqual(*texts, row.name)
 
-    def test_what_a_rank_fills_is_what_a_problem_has(self):
-        """Shapes on rank 1 of 2, as attention_rows.py and the others make them."""
+    def test_tensors_have_the_shapes_that_problems_have(self):
+        """Of one rank of two, as attention_rows.py and the others make or gather them."""
         attention, experts = LAYERS[0], LAYERS[3]
-        groups = experts.experts * experts.capacity(2)
-        expected = {"heads": {"q": [512, 1024], "k": [512, 256], "o": [512, 1024]},
-                    "sp": {"q": [512, 1024], "k": [512, 256], "o": [512, 1024]},
-                    "ring": {"q": [512, 1024], "v": [512, 256], "o": [512, 1024]},
+        groups = 2 * experts.experts * experts.capacity(2)
+        expected = {"heads": {"q": [512, 1024], "k": [512, 256], "v": [512, 256], "o": [512, 1024]},
+                    "sp": {"q": [512, 1024], "k": [1024, 256], "v": [1024, 256], "o": [512, 1024]},
+                    "ring": {"q": [512, 1024], "k": [1024, 256], "v": [1024, 256], "o": [512, 1024]},
                     "moe": {"x": [groups, experts.K], "counts": [2 * experts.experts], "weights": [1],
-                            "w": [experts.experts * experts.K, experts.N], "y": [2 * groups, experts.N]},
-                    "moe_rs": {"x": [2 * groups, 64], "weights": [2 * groups], "y": [groups, 128]},
-                    "norm_ar": {"x": [256, 512], "residual": [256, 512], "y": [256, 512], "h": [256, 512]},
-                    "norm_rs": {"x": [256, 512], "residual": [128, 512], "y": [128, 512]},
-                    "embedding": {"ids": [256], "first": [1], "table": [1000, 512], "out": [128, 512]}}
+                            "w": [experts.experts * experts.K, experts.N], "y": [groups, experts.N]},
+                    "moe_rs": {"x": [groups, 64], "weights": [groups], "y": [groups, 128]},
+                    "norm_ar": {"x": [2, 256, 512], "residual": [256, 512], "y": [256, 512], "h": [256, 512]},
+                    "norm_rs": {"x": [1, 256, 512], "residual": [128, 512], "y": [128, 512], "h": [128, 512]},
+                    "embedding": {"ids": [256], "first": [1], "table": [1000, 512], "out": [256, 512]}}
         self.assertEqual((attention.tokens, {row.kind for row in LAYERS}), (1024, set(expected)))
         for row in LAYERS:
             plan = self.compiled_layer(row, layer_choices.default_choice(row, 2, 132), 2)
-            for name, shape in expected[row.kind].items():
-                self.assertEqual(shape_on_rank_1(plan, name), shape, f"{row.name} {name}")
+            shapes = {buffer["name"]: buffer["shape"] for buffer in plan["buffers"]}
+            self.assertEqual({name: shapes.get(name) for name in expected[row.kind]}, expected[row.kind], row.name)
 
     def test_kernels_that_are_launched_alone(self):
-        for file, row, settings in (("rms_norm.toml", LAYERS[5], {}), ("embedding_rs.toml", LAYERS[7], {}),
-                                    ("grouped_gemm_rs.toml", LAYERS[4], {}),
-                                    ("grouped_gemm_rs.toml", LAYERS[3], {"tensors.weights.shape": [1]})):
+        for file, row, settings in (("bench/gpu/rms_norm.toml", LAYERS[5], {}), ("operators/embedding_rs.toml", LAYERS[7], {}),
+                                    ("operators/grouped_gemm_rs.toml", LAYERS[4], {}),
+                                    ("operators/grouped_gemm_rs.toml", LAYERS[3], {"tensors.weights.shape": [1]})):
             blocks = dict(layer_choices.default_choice(row, 2, 132).blocks)
             arguments = {f"kernel.args.{name}": value for name, value in (row.arguments(2) | blocks).items()}
-            plan = self.compiled_file(SOURCE / "operators" / file, arguments | {"ranks": 1} | settings, row.name)
+            plan = self.compiled_file(SOURCE / file, arguments | {"ranks": 1} | settings, row.name)
             self.assertTrue(all(not queue["transfers"] for queue in plan["programs"][0]["queues"]), row.name)
 
     def test_every_candidate_of_8_bit_products(self):
         for configuration in fp8.CANDIDATES:
             for row_scales in (True, False):
-                plan = self.compiled_file(SOURCE / "operators/gemm_fp8.toml",
+                plan = self.compiled_file(SOURCE / "bench/gpu/gemm_fp8.toml",
                                           configuration.settings(512, 640, 512, row_scales, 132), str(configuration))
                 self.assertEqual(plan["kernel"]["function"], "gemm_fp8")
 

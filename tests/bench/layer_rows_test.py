@@ -92,7 +92,8 @@ class Choices(unittest.TestCase):
             path = pathlib.Path(folder) / "tuned.json"
             mine = replace(layer_choices.tiles(HEADS)[2], split=4, initiator="pull")
             product = rows.Row("ag", 8192, 3584, 8192, ())
-            tuning.write_tuned({f"{HEADS.name}@2": (mine, 5.0), tuning.key(product, 2): (tuning.Choice(), 7.0)}, "here", path)
+            found = {f"{HEADS.name}@2": (mine, 5.0), tuning.key(product, 2): (tuning.Choice(), 7.0)}
+            tuning.write_tuned(found, "here", path)
             tuned = tuning.read_tuned(path)
             self.assertEqual(families.choose(HEADS, 2, 132, tuned), (mine, "measured"))
             self.assertEqual(families.choose(product, 2, 132, tuned), (tuning.Choice(), "measured"))

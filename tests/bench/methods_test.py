@@ -1,5 +1,5 @@
-"""Every method of every kind of row gives right results, on two processes with gloo on the CPU, where streams are nothing and
-one thing happens after the other; and a wrong result is found. Skipped where there is no PyTorch.
+"""Every method of every kind of row gives right results, on two processes with gloo on the CPU, where streams are nothing
+and one thing happens after the other; and a wrong result is found. Skipped where there is no PyTorch.
 """
 import contextlib
 import pathlib
@@ -38,9 +38,9 @@ ROWS = [rows.Row(kind, 64, 32, 64, ()) for kind in rows.KINDS]
 for each in layer_rows.ATTENTION:
     ROWS += [layer_rows.Attention(each, 256, (), False, 16, 8, 64, False),
              layer_rows.Attention(each, 512, (), False, 8, 8, 128, True)]
-ROWS += [layer_rows.Experts("moe", 256, (), False, 64, 128, 8, 2), layer_rows.Experts("moe_rs", 256, (), False, 64, 128, 8, 2),
-         Crowded("moe", 2600, (), False, 16, 32, 16, 4), Crowded("moe_rs", 2600, (), False, 16, 32, 16, 4),
-         layer_rows.Norm("norm_ar", 64, (), False, 96), layer_rows.Norm("norm_rs", 64, (), False, 96),
+for each in layer_rows.EXPERTS:
+    ROWS += [layer_rows.Experts(each, 256, (), False, 64, 128, 8, 2), Crowded(each, 2600, (), False, 16, 32, 16, 4)]
+ROWS += [layer_rows.Norm("norm_ar", 64, (), False, 96), layer_rows.Norm("norm_rs", 64, (), False, 96),
          layer_rows.Embedding("embedding", 64, (), False, 100, 96)]
 ON_GPUS_ONLY = ("async_tp",)
 METHODS = ("cublas", "local", "sequential", "streams", "async_tp", "context_parallel", "by_token")
@@ -63,8 +63,9 @@ class LocalOperator:
     """What our kernels compute, without them."""
 
     def __init__(self, problem, file, arguments, settings):
-        self.problem, self.compute = problem, {"rms_norm.toml": self.norm, "embedding_rs.toml": self.lookup,
-                                               "grouped_gemm_rs.toml": self.product}[file]
+        self.problem, self.compute = problem, {"bench/gpu/rms_norm.toml": self.norm,
+                                               "operators/embedding_rs.toml": self.lookup,
+                                               "operators/grouped_gemm_rs.toml": self.product}[file]
 
     def __call__(self, **tensors):
         self.compute(**tensors)
@@ -107,11 +108,10 @@ def pretend():
 
 def spoilt(output):
     """One element of a result is off."""
-    made = {name: each.clone() for name, each in output.items() if torch.is_tensor(each)} if isinstance(output, dict) else {
-        "": output.clone()}
-    first = next(iter(made.values())).view(-1)
-    first[-1] += 4 * first.abs().max() + 4
-    return (output | made) if isinstance(output, dict) else made[""]
+    named = output if isinstance(output, dict) else {"": output}
+    name, made = next((name, each.clone()) for name, each in named.items() if torch.is_tensor(each))
+    made.view(-1)[-1] += 4 * made.abs().max() + 4
+    return named | {name: made} if isinstance(output, dict) else made
 
 
 def found_by(problem, method):
