@@ -1,7 +1,8 @@
 """From samples to figures, tables and claims. Needs nothing but the standard library, so that it is tested without a
 GPU.
 
-A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, "us": {METHOD: median}, "samples_us":
+A result of a row is a dictionary: {"row": {"kind", "M", "N", "K", "sources"}, with "size" instead of M, N and K where
+it is no product, "us": {METHOD: median}, "samples_us":
 {METHOD: [...]}, "host_us": {METHOD: median of what issuing a call took}, "errors": {METHOD: why it has no time},
 "notes": {METHOD: choice it made}, "link_us": time of the row's bytes at the best measured link rate, absent where no
 link was measured}. Methods are those of METHODS.
@@ -9,16 +10,20 @@ link was measured}. Methods are those of METHODS.
 import math
 import statistics
 
-# In the order of the table's columns. The first is no operator: it is the product alone, one term of the bound.
+# In the order of the table's columns. The first two are no operators: they are the product, or what else a rank
+# computes, alone, one term of the bound.
 METHODS = {
     "cublas": "cuBLAS alone",
+    "local": "local alone",
     "sequential": "sequential",
     "streams": "streams",
     "async_tp": "AsyncTP",
+    "context_parallel": "context parallel",
+    "by_token": "by token",
     "ours": "ours",
 }
-NEAR_ASYNC_TP = 0.98  # below this ratio a row counts as slower than AsyncTP
-NEAR_SEQUENTIAL = 0.98
+BASELINES = ("sequential", "async_tp", "context_parallel", "by_token")
+NEAR = 0.98  # below this ratio a row counts as slower than a baseline
 HOST_BOUND = 0.9  # a call that takes this share of its time to issue waits for the host
 
 
@@ -53,9 +58,9 @@ def calls_per_sample(one_call_us, least_us=5000.0, most=2000):
 
 
 def bound_us(result):
-    """No operator is faster than the slower of its product and its transfers: max(cuBLAS alone, bytes over the best
-    measured link rate). None without cuBLAS."""
-    product = result["us"].get("cublas")
+    """No operator is faster than the slower of what it computes and its transfers: max(cuBLAS or local alone, bytes
+    over the best measured link rate). None without either alone."""
+    product = result["us"].get("cublas", result["us"].get("local"))
     return None if product is None else max(product, result.get("link_us", 0.0))
 
 
@@ -71,7 +76,7 @@ def share_of_bound(result, of="ours"):
 
 
 def summary(results):
-    """The claims of a table: geometric means over sequential and AsyncTP, the worst rows, and the rows below a bar."""
+    """The claims of a table: geometric means over each of BASELINES, the worst rows, and the rows below a bar."""
 
     def collect(ratio_of):
         pairs = [(ratio_of(result), name_of(result)) for result in results]
@@ -83,26 +88,36 @@ def summary(results):
     def below(pairs, bar):
         return [{"ratio": ratio, "row": row} for ratio, row in sorted(pairs) if ratio < bar]
 
-    sequential = collect(lambda result: speedup(result, "sequential"))
-    async_tp = collect(lambda result: speedup(result, "async_tp"))
+    over = {name: collect(lambda result, name=name: speedup(result, name)) for name in BASELINES}
     bound = collect(share_of_bound)
     return {
         "rows": len(results),
         "rows_with_ours": sum("ours" in result["us"] for result in results),
-        "over_sequential": geometric_mean(ratio for ratio, _ in sequential),
-        "over_async_tp": geometric_mean(ratio for ratio, _ in async_tp),
+        **{f"over_{name}": geometric_mean(ratio for ratio, _ in pairs) for name, pairs in over.items()},
         "of_bound": geometric_mean(ratio for ratio, _ in bound),
-        "worst_over_sequential": worst(sequential),
-        "worst_over_async_tp": worst(async_tp),
+        **{f"worst_over_{name}": worst(pairs) for name, pairs in over.items()},
         "worst_of_bound": worst(bound),
-        "below_sequential": below(sequential, NEAR_SEQUENTIAL),
-        "below_async_tp": below(async_tp, NEAR_ASYNC_TP),
+        **{f"below_{name}": below(pairs, NEAR) for name, pairs in over.items()},
     }
 
 
 def name_of(result):
-    row = result["row"]
-    return f"{row['kind']}:{row['M']}x{row['N']}x{row['K']}"
+    return f"{result['row']['kind']}:{size_of(result['row'])}"
+
+
+def size_of(row):
+    return row["size"] if "size" in row else f"{row['M']}x{row['N']}x{row['K']}"
+
+
+def compared(results):
+    """The baselines that a table has columns for."""
+    always = ("sequential", "async_tp") if all(is_product(result) for result in results) else ("sequential",)
+    return [name for name in BASELINES
+            if name in always or any(name in result["us"] or name in result["errors"] for result in results)]
+
+
+def is_product(result):
+    return "size" not in result["row"]
 
 
 def bound_by_host(results):
@@ -120,18 +135,20 @@ def number(value, digits=0):
 
 
 def markdown_table(results, with_sources):
-    """One line a row, times in us; then ours against sequential, AsyncTP and the bound."""
+    """One line a row, times in us; then ours against the baselines and the bound."""
     methods = [method for method in METHODS if any(method in r["us"] or method in r["errors"] for r in results)]
     linked = any("link_us" in result for result in results)
-    head = ["M x N x K"] + (["where"] if with_sources else []) + [METHODS[method] for method in methods]
-    head += (["link"] if linked else []) + ["bound", "over sequential", "over AsyncTP", "of bound"]
+    head = ["M x N x K" if all(map(is_product, results)) else "size"] + (["where"] if with_sources else [])
+    head += [METHODS[method] for method in methods]
+    head += ["link"] if linked else []
+    head += ["bound", *(f"over {METHODS[name]}" for name in compared(results)), "of bound"]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for result in results:
         row = result["row"]
-        cells = [f"{row['M']}x{row['N']}x{row['K']}"] + ([", ".join(row["sources"])] if with_sources else [])
+        cells = [size_of(row)] + ([", ".join(row["sources"])] if with_sources else [])
         cells += [cell(result, method) for method in methods]
         cells += [number(result.get("link_us"))] if linked else []
-        ratios = [speedup(result, "sequential"), speedup(result, "async_tp"), share_of_bound(result)]
+        ratios = [*(speedup(result, name) for name in compared(results)), share_of_bound(result)]
         cells += [number(bound_us(result))] + [number(ratio, 2) for ratio in ratios]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -158,19 +175,21 @@ def markdown_summary(title, results):
     return "\n".join([
         f"{title}, {s['rows_with_ours']} of {s['rows']} rows:",
         "",
-        f"- over sequential: geometric mean {number(s['over_sequential'], 3)}, worst {worst('worst_over_sequential')}; "
-        f"rows below {NEAR_SEQUENTIAL}: {listed('below_sequential')}",
-        f"- over AsyncTP: geometric mean {number(s['over_async_tp'], 3)}, worst {worst('worst_over_async_tp')}; "
-        f"rows below {NEAR_ASYNC_TP}: {listed('below_async_tp')}",
+        *(f"- over {METHODS[name]}: geometric mean {number(s[f'over_{name}'], 3)}, "
+          f"worst {worst(f'worst_over_{name}')}; rows below {NEAR}: {listed(f'below_{name}')}" for name in compared(results)),
         f"- share of the bound: geometric mean {number(s['of_bound'], 3)}, worst {worst('worst_of_bound')}",
     ])
 
 
 def grouped(results, kinds, table):
-    """(title, results, show sources) of each part of a report: for each kind the table's rows, then the models'."""
+    """(title, results, show sources) of each part of a report: for each kind the table's rows, then the models'; of what
+    is no product all together."""
     parts = []
     for kind, title in kinds.items():
         of_kind = [result for result in results if result["row"]["kind"] == kind]
+        if of_kind and not is_product(of_kind[0]):
+            parts.append((title, of_kind, any(r["row"]["sources"] for r in of_kind)))
+            continue
         parts.append((f"{title}, table", [r for r in of_kind if table in r["row"]["sources"]], False))
         parts.append((f"{title}, models", [r for r in of_kind if r["row"]["sources"] != [table]], True))
     return [part for part in parts if part[1]]

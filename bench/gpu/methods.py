@@ -4,10 +4,40 @@ A method has `call()`, `output()` (the rank's result after a call; a tensor that
 `poison()` (NaN wherever a call must write) and `note` (a choice it made, "" if none). All read the inputs of one
 Problem, where they stand: what an operator needs beyond that is part of its time.
 """
+import functools
+import pathlib
+
 import torch
 import torch.distributed as dist
 
+import checks
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAN = float("nan")
+
+
+class OneRank:
+    """A group of one, for operators of one rank."""
+
+    rank, size = 0, 1
+
+    def all_gather(self, item):
+        return [item]
+
+
+class Built(Exception):
+    """An operator's kernel is there."""
+
+
+class Unmet:
+    """A rank of a group that never meets: an operator that is made only to have its kernel built ends here."""
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+    def all_gather(self, item):
+        _, error = item  # of the operator's own part
+        raise RuntimeError(error) if error else Built()
 
 
 class Method:
@@ -269,15 +299,14 @@ class Ours:
     """A Syncopate operator. What transfers reach stands in the operator's memory: of inputs, the caller's part was put
     there once; an output is a view of it. All else is read and written where the caller has it."""
 
-    def __init__(self, problem, operator, note=""):
-        self.problem, self.operator, self.note = problem, operator, note
+    def __init__(self, problem, operator, note="", choice=None):
+        self.problem, self.operator, self.note, self.choice = problem, operator, note, choice
         self.result = None
         bindable = {buffer.name for buffer in operator.plan.buffers if buffer.bindable}
-        inputs = {"a": problem.a_own, "b": problem.b}
+        self.outputs = [buffer.name for buffer in operator.plan.buffers if buffer.output]
+        inputs = problem.inputs()
         self.tensors = {name: tensor for name, tensor in inputs.items() if name in bindable}
         self.placed = {name: tensor for name, tensor in inputs.items() if name not in bindable}
-        if "c" in bindable:
-            self.tensors["c"] = problem.empty(*problem.result_shape)
 
     def take_inputs(self):
         """After the problem was filled anew. Collective: no rank may have a call under way."""
@@ -292,10 +321,12 @@ class Ours:
         for name in self.placed:
             self.operator.buffer(name).fill_(NAN)
         self.take_inputs()
-        self.operator.buffer("c").fill_(NAN)
+        for name in self.outputs:
+            self.operator.buffer(name).fill_(NAN)
 
     def output(self):
-        return self.result
+        results = (self.result,) if len(self.outputs) == 1 else self.result
+        return self.problem.taken(dict(zip(self.outputs, results)))
 
 
 def poison_gathered(problem):
@@ -312,12 +343,35 @@ STREAMS = {"ag": StreamsGather, "rs": StreamsScatter, "ar": StreamsReduce, "a2a"
 ASYNC_TP = ("ag", "rs")  # the operators that PyTorch has
 
 
-def sequential(problem):
-    return SEQUENTIAL[problem.row.kind](problem)
+STREAM_CHUNKS = (1, 2, 4)
 
 
-def streams(problem, chunks):
-    return STREAMS[problem.row.kind](problem, chunks)
+class ProductProblem(checks.Problem):
+    """With what a run asks of a problem of any kind."""
+
+    def inputs(self):
+        return {"a": self.a_own, "b": self.b}
+
+    def taken(self, outputs):
+        """Of an operator's, what methods give and checks take."""
+        return outputs["c"]
+
+    def exact(self):
+        return checks.Exact(self)
+
+    def reference(self):
+        return checks.Reference(self)
+
+    def methods(self, name):
+        """Functions that make each a candidate for a column, of which the fastest counts."""
+        kind = self.row.kind
+        if name == "streams":
+            return [functools.partial(STREAMS[kind], self, chunks) for chunks in STREAM_CHUNKS
+                    if self.shard_rows % chunks == 0]
+        makers = {"cublas": Product, "sequential": SEQUENTIAL[kind]}
+        if kind in ASYNC_TP:
+            makers["async_tp"] = AsyncTensorParallel
+        return [functools.partial(makers[name], self)] if name in makers else []
 
 
 def enable_async_tensor_parallel(device_index):

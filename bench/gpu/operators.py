@@ -4,11 +4,13 @@
     torchrun --nproc-per-node 2 bench/gpu/operators.py --search --json operators.json --markdown operators.md
     torchrun --nproc-per-node 2 bench/gpu/operators.py --share --rows table     # ranks on one GPU: ours and cuBLAS only
 
-Columns: cuBLAS alone (the product with everything in place, one term of the bound); sequential (NCCL, then cuBLAS, or
-the other way round); streams (chunks on two streams); AsyncTP (PyTorch's fused operators on symmetric memory); ours.
-For each row, every method first computes integers, which must come out equal bit for bit, then the random numbers that
-it is timed on, held against fp64 (checks.py has the bound), each time into memory filled with NaN. A method that is
-wrong has no time.
+Columns: cuBLAS alone (the product with everything in place, one term of the bound), of rows that are no products local
+alone (the fastest that people use on one GPU); sequential (NCCL, then that, or the other way round); streams (chunks on
+two streams); AsyncTP (PyTorch's fused operators on symmetric memory); context parallel (its ring attention); by token
+(of experts: each token travels once); ours. For each row, every method first computes integers, which must come out
+equal bit for bit (checks.py; attention_rows.py, expert_rows.py, memory_rows.py for their kinds), then the random
+numbers that it is timed on, held against fp64, each time into memory filled with NaN. A method that is wrong has no
+time. Where a column has several candidates the fastest counts, and the cell says which.
 
 A sample is a number of back-to-back calls between two events, at least --sample-ms long; before it the ranks meet and
 one call runs untimed. Samples of all methods are taken in turn, so that they share the card's power and clocks. A
@@ -20,6 +22,8 @@ import os
 
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
 
+import contextlib
+import dataclasses
 import datetime
 import functools
 import gc
@@ -46,6 +50,7 @@ import torch
 import torch.distributed as dist
 
 import checks
+import families
 import figures
 import methods
 import rows
@@ -53,21 +58,11 @@ import tuning
 from session import Guarded, Session, text_of
 
 FREE_SMS = 4  # what a GPU that several ranks share must keep free for copies; tried also where one rank has it
-STREAM_CHUNKS = (1, 2, 4)
 FAILURES = 3  # rows without a result of ours, from the first on, that end a run
 BUILDERS = 8  # compilers that one rank runs at once
 PLAY_OFF_SAMPLES = 5
 HEAT_MS = 250  # of work before a play-off
 LINK_BYTES = (64 << 20, 256 << 20)
-
-
-class OneRank:
-    """A group of one, for operators that are made only to have their kernels built."""
-
-    rank, size = 0, 1
-
-    def all_gather(self, item):
-        return [item]
 
 
 class Bench:
@@ -92,21 +87,17 @@ class Bench:
     def compile(self, row, choice, ranks):
         import syncopate
         file = ROOT / "operators" / choice.operator_file(row.kind)
-        # A kernel that is built ahead for one rank must have the text of those that these ranks run.
-        return syncopate.compile(str(file), choice.overrides(row, ranks)
-                                 | tuning.place_of_sums(row.kind, self.session.ranks))
+        return syncopate.compile(str(file), families.settings(row, choice, ranks, self.session.ranks))
 
     def build_ahead(self, chosen):
         """Puts the kernels that the rows may need into Syncopate's cache, many at a time. A kernel's text is the same
-        for all ranks and sizes, so each is built as a tiny operator of one rank."""
+        for all sizes, so each is built as a tiny operator."""
         session, begin = self.session, time.monotonic()
-        jobs = []
-        for kind in sorted({row.kind for row in chosen}):
-            needed = set()
-            for row in (row for row in chosen if row.kind == kind):
-                walk = self.walk(row) if self.options.search else ()
-                needed |= set(tuning.machine_codes_of([self.choice_for(row)[0]], walk))
-            jobs += [(kind, code) for code in sorted(needed, key=lambda code: code.name)]
+        needed = set()
+        for row in chosen:
+            walk = self.walk(row) if self.options.search else ()
+            needed |= {self.job(row, code) for code in tuning.machine_codes_of([self.choice_for(row)[0]], walk)}
+        jobs = sorted(needed, key=lambda job: (job[0].name, job[1], job[2].name))
 
         def build(job):
             try:
@@ -118,23 +109,30 @@ class Bench:
         with ThreadPoolExecutor(BUILDERS) as pool:
             built = list(pool.map(build, jobs[session.rank::session.ranks]))
         built = [each for of_rank in session.of_all(built) for each in of_rank]
-        good = {kind for (kind, _), error in built if not error}
-        for (kind, code), error in built:
+        good = {row.kind for (row, _, _), error in built if not error}
+        for job, error in built:
+            row, _, code = job
             if error:
-                session.say(f"  {rows.KINDS[kind]}, {code.name}: {error.splitlines()[0]}")
+                session.say(f"  {families.KINDS[row.kind]}, {code.name}: {error.splitlines()[0]}")
             # Where none of a kind was built it is not the kernels; let the rows say what it is.
-            if error and kind in good:
-                self.broken.add((kind, code))
+            if error and row.kind in good:
+                self.broken.add(job)
         session.say(f"{len(jobs) - len(self.broken)} of {len(jobs)} kernels built in {time.monotonic() - begin:.0f} s")
 
-    def build_alone(self, kind, code):
+    def job(self, row, choice):
+        """(row, ranks, choice) that stand for all that have the same machine code."""
+        code = choice.machine_code
+        return (*families.tiny(row, code, self.session.ranks), code)
+
+    def build_alone(self, row, ranks, code):
         import syncopate
-        row = rows.Row(kind, code.block_m, code.width, code.block_k, ())
-        plan = self.compile(row, code, 1)
-        syncopate.Operator(plan, group=OneRank(), device=self.session.device).close()
+        group = methods.OneRank() if ranks == 1 else methods.Unmet(self.session.rank, ranks)
+        with contextlib.suppress(methods.Built):
+            syncopate.Operator(self.compile(row, code, ranks), group=group, device=self.session.device,
+                               share=self.session.share and ranks > 1).close()
 
     def walk(self, row):
-        return tuning.axes(row.kind, self.sms, self.local.get((row.M, row.N, row.K)), self.options.axes)
+        return families.axes(row, self.sms, self.local, self.options.axes)
 
     def plan_ahead(self, row, choices):
         """Large plans take seconds. Errors are left for when the plan is asked for."""
@@ -153,11 +151,20 @@ class Bench:
         return syncopate.Operator(plan, share=self.session.share, time_limit=self.options.time_limit)
 
     def choice_for(self, row):
-        return tuning.choose(row, self.session.ranks, self.sms[0], self.tuned)
+        return families.choose(row, self.session.ranks, self.sms[0], self.tuned)
 
     def ours(self, problem):
+        """With fewer thread blocks where so many as are chosen do not fit."""
         choice, _ = self.choice_for(problem.row)
-        return methods.Ours(problem, self.operator(problem.row, choice), choice.short_name)
+        try:
+            operator = self.operator(problem.row, choice)
+        except Exception as error:  # the same on all ranks
+            if choice.per_sm == 1:
+                raise
+            self.session.say(f"  {choice.name}: {str(error).splitlines()[0]}")
+            choice = dataclasses.replace(choice, per_sm=1)
+            operator = self.operator(problem.row, choice)
+        return methods.Ours(problem, operator, choice.short_name, choice)
 
     def search(self, problem, reference):
         """The best choice for a row by measuring. Inputs are the random numbers of `reference`; a wrong result is no
@@ -168,7 +175,7 @@ class Bench:
             method, error = session.agreed(lambda: methods.Ours(problem, self.operator(row, choice)))
             us = None
             if not error:
-                error = self.verdict(self.wrong_reals, method, reference)
+                error = self.verdict(self.wrong, method, reference)
                 if not error:
                     us, error = session.quick_us(method.call)
                 self.release(method)
@@ -176,7 +183,7 @@ class Bench:
             return us
 
         def allowed(choice):
-            return (tuning.fits(choice, row, session.ranks) and (row.kind, choice.machine_code) not in self.broken
+            return (families.fits(choice, row, session.ranks) and self.job(row, choice) not in self.broken
                     and session.seconds() < self.options.seconds)
 
         start, _ = self.choice_for(row)
@@ -223,24 +230,26 @@ class Bench:
     # ---------------------------------------------------------------------------------------------- methods
 
     def make(self, name, problem):
-        if name == "cublas":
-            return methods.Product(problem)
-        if name == "sequential":
-            return methods.sequential(problem)
-        if name == "streams":
-            return self.best_streams(problem)
-        if name == "async_tp":
-            return methods.AsyncTensorParallel(problem)
-        return self.ours(problem)
-
-    def best_streams(self, problem):
-        chunks = [count for count in STREAM_CHUNKS if problem.shard_rows % count == 0]
-        candidates = [methods.streams(problem, count) for count in chunks]
-        timed = [(self.session.quick_us(method.call), method) for method in candidates]
-        errors = [error for (_, error), _ in timed if error]
-        if errors:
-            raise RuntimeError(errors[0])
-        return min(timed, key=lambda pair: pair[0][0])[1]
+        """The fastest of a method's candidates; one that cannot be made or fails is passed over while others can."""
+        if name == "ours":
+            return self.ours(problem)
+        best, least, errors = None, math.inf, []
+        candidates = problem.methods(name)
+        for candidate in candidates:
+            method, error = self.session.agreed(candidate)
+            us = 0.0
+            if not error and len(candidates) > 1:
+                _, error = self.session.agreed(method.poison)
+                us, error = (None, error) if error else self.session.quick_us(method.call)
+            if error:
+                errors.append(error)
+            elif us < least:
+                best, least = method, us
+        if best is None:
+            raise RuntimeError("; ".join(errors))
+        for error in errors:
+            self.session.say(f"  {name}: {error.splitlines()[0]}")
+        return best
 
     def release(self, method):
         """Collective: gives an operator back before the next is made; also one that has failed."""
@@ -261,35 +270,30 @@ class Bench:
         torch.cuda.synchronize()
         return method.output()
 
-    def wrong_integers(self, method, expected):
+    def wrong(self, method, expected):
         """"" or what is wrong."""
         output = self.run_poisoned(method)
-        return "" if output is None else checks.difference_of_integers(output, expected)
-
-    def wrong_reals(self, method, reference):
-        output = self.run_poisoned(method)
-        worst = 0 if output is None else reference.worst(output)
-        return "" if worst <= 1 else f"an element is {worst:.3g} times the bound away from the fp64 result"
+        return "" if output is None else expected.wrong(output, isinstance(method, methods.Ours))
 
     # ------------------------------------------------------------------------------------------------- a row
 
     def run(self, row):
         """Makes, checks and times every method. Returns the row's result (figures.py)."""
         session = self.session
-        problem = checks.Problem(row, session.rank, session.ranks, session.device)
-        result = {"row": {"kind": row.kind, "M": row.M, "N": row.N, "K": row.K, "sources": list(row.sources)},
+        problem = families.problem(row, session.rank, session.ranks, session.device)
+        result = {"row": row.about(),
                   "us": {}, "samples_us": {}, "spread": {}, "host_us": {}, "errors": {}, "notes": {}, "checked": {}}
         if self.link_rate:
             result["link_us"] = row.link_bytes(session.ranks) / self.link_rate * 1e6
         problem.fill(checks.REALS, 1)
-        reference = checks.Reference(problem)
+        reference = problem.reference()
         if self.options.search and "ours" in self.methods and (
                 self.options.search_again or tuning.key(row, session.ranks) not in self.tuned):
             self.search(problem, reference)
 
         made = {}
         for name in self.methods:
-            if name == "async_tp" and row.kind not in methods.ASYNC_TP:
+            if name != "ours" and not problem.methods(name):
                 continue
             method, error = session.agreed(self.make, name, problem)
             self.keep(result, made, name, method, error)
@@ -298,8 +302,8 @@ class Bench:
         self.check_reals(reference, made, result)
         self.time(made, result)
         if "ours" in made:
-            choice, source = self.choice_for(row)
-            result["choice"] = {"what": choice.name, "from": source}
+            _, source = self.choice_for(row)
+            result["choice"] = {"what": made["ours"].choice.name, "from": source}
         for method in made.values():
             self.release(method)
         return result
@@ -318,19 +322,11 @@ class Bench:
 
     def check_integers(self, problem, made, result):
         problem.fill(checks.INTEGERS, 2)
-        expected = checks.expected_integers(problem)
-        # NCCL adds in bf16: with more than two ranks its sums are within the bound, not equal.
-        reference = checks.Reference(problem) if self.session.ranks > 2 and problem.is_reduced else None
-
-        def wrong(method):
-            if reference and not isinstance(method, methods.Ours):
-                return self.wrong_reals(method, reference)
-            return self.wrong_integers(method, expected)
-
-        self.check_all(made, result, wrong)
+        expected = problem.exact()
+        self.check_all(made, result, lambda method: self.wrong(method, expected))
 
     def check_reals(self, reference, made, result):
-        self.check_all(made, result, lambda method: self.wrong_reals(method, reference))
+        self.check_all(made, result, lambda method: self.wrong(method, reference))
 
     def check_all(self, made, result, wrong):
         for name, method in list(made.items()):
@@ -408,7 +404,7 @@ def machine_of(bench):
         "commit": text_of("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "samples": f"{bench.options.samples} of at least {bench.options.sample_ms} ms, medians of the slowest rank, us",
-        "products": "row-major bf16, normal random numbers, sums in fp32 (no reduced-precision reductions in cuBLAS)",
+        "numbers": "row-major bf16, normal random numbers, sums in fp32 (no reduced-precision reductions in cuBLAS)",
     }
     if bench.link_rate:
         facts["best link rate"] = f"{bench.link_rate / 1e9:.0f} GB/s (copy engines pushing, all ranks at once)"
@@ -429,7 +425,7 @@ def save(bench, results, not_started):
                 "share": bench.session.share, "results": results, "not_started": not_started}
     if bench.options.json:
         write(bench.options.json, json.dumps(document, indent=1) + "\n")
-    report = figures.markdown_report(document, rows.KINDS, rows.TABLE)
+    report = figures.markdown_report(document, families.KINDS, rows.TABLE)
     if bench.options.markdown:
         write(bench.options.markdown, report)
     return report
@@ -438,9 +434,8 @@ def save(bench, results, not_started):
 def line_of(result):
     times = [f"{figures.METHODS[name]} {figures.cell(result, name)}" for name in figures.METHODS
              if name in result["us"] or name in result["errors"]]
-    ratios = [("over sequential", figures.speedup(result, "sequential")),
-              ("over AsyncTP", figures.speedup(result, "async_tp")),
-              ("of bound", figures.share_of_bound(result))]
+    ratios = [(f"over {figures.METHODS[name]}", figures.speedup(result, name)) for name in figures.BASELINES]
+    ratios.append(("of bound", figures.share_of_bound(result)))
     times += [f"{label} {ratio:.2f}" for label, ratio in ratios if ratio]
     return f"{figures.name_of(result)}: " + ", ".join(times)
 
@@ -460,14 +455,15 @@ def main():
     if not options.share and gpus < ranks:
         leave(f"{ranks} ranks on {gpus} GPU{'s' if gpus != 1 else ''}; --share puts all ranks on one")
     try:
-        chosen = rows.select(rows.all_rows(ranks), options.rows.split(","))
+        chosen = rows.select(families.all_rows(ranks), options.rows.split(","))
         if options.skip:
             done = {figures.name_of(result) for result in json.loads(pathlib.Path(options.skip).read_text())["results"]}
             chosen = [row for row in chosen if row.name not in done]
     except (ValueError, OSError) as error:
         leave(str(error))
-    if any(row.M % ranks for row in chosen):
-        leave(f"rows of tokens are not divided evenly by {ranks} ranks, as NCCL demands; use a power of two")
+    for row in chosen:
+        if why := families.why_not(row, ranks):
+            leave(f"{row.name} cannot be split over {ranks} ranks, as NCCL demands: {why}")
     # The same arithmetic for all: sums of a product in fp32, also where cuBLAS splits them.
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     session = Session(options.share, timeout_s=120)

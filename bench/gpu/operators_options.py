@@ -1,6 +1,7 @@
 """The options of operators.py, apart from it: they are read before torch is loaded."""
 import argparse
 
+import families
 import figures
 import tuning
 
@@ -8,10 +9,11 @@ import tuning
 def parse(arguments, description):
     parser = argparse.ArgumentParser(prog="operators.py", description=description,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", default="all", help="comma-separated: all, table, models, ag, rs, 70B, QKV, M=4096, "
-                        "8192x3584x8192; words joined by + must all hold (ag+table)")
+    parser.add_argument("--rows", default="products", help="comma-separated: all, products, table, models, a kind "
+                        f"({', '.join(families.KINDS)}), 70B, QKV, M=4096, 8192x3584x8192; words joined by + must all "
+                        "hold (ag+table); long rows need the word too (heads+long)")
     parser.add_argument("--methods", default=",".join(figures.METHODS), help="comma-separated, of: %(default)s")
-    parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours and cuBLAS")
+    parser.add_argument("--share", action="store_true", help="all ranks on GPU 0: only ours, and what runs alone")
     parser.add_argument("--search", action="store_true", help="search a choice for rows that the tuned file lacks")
     parser.add_argument("--search-again", action="store_true", help="with --search: for all rows")
     parser.add_argument("--axes", default=",".join(tuning.AXES), help="along which a search walks (%(default)s)")
@@ -32,5 +34,5 @@ def parse(arguments, description):
     if unknown := set(options.axes) - set(tuning.AXES):
         parser.error(f"unknown axis {', '.join(sorted(unknown))}; there are {', '.join(tuning.AXES)}")
     if options.share:
-        options.methods = [name for name in options.methods if name in ("cublas", "ours")]
+        options.methods = [name for name in options.methods if name in ("cublas", "local", "ours")]
     return options

@@ -7,6 +7,7 @@ import argparse
 import json
 import pathlib
 
+import families
 import figures
 import rows
 
@@ -19,7 +20,7 @@ def merged(documents):
     for document in documents:
         for result in document["results"]:
             results[figures.name_of(result)] = result
-    order = {row.name: place for place, row in enumerate(rows.all_rows(documents[0]["ranks"]))}
+    order = {row.name: place for place, row in enumerate(families.all_rows(documents[0]["ranks"]))}
     machine = {}
     for run, document in enumerate(documents, 1):
         for key, value in document["machine"].items():
@@ -34,4 +35,4 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", type=pathlib.Path, help="what operators.py --json wrote")
     document = merged([json.loads(path.read_text()) for path in parser.parse_args().results])
-    print(figures.markdown_report(document, rows.KINDS, rows.TABLE), end="")
+    print(figures.markdown_report(document, families.KINDS, rows.TABLE), end="")

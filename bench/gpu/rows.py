@@ -28,6 +28,11 @@ class Row:
     def name(self):
         return f"{self.kind}:{self.M}x{self.N}x{self.K}"
 
+    long = False  # rows that a run takes only if it is told so
+
+    def about(self):
+        return {"kind": self.kind, "M": self.M, "N": self.N, "K": self.K, "sources": list(self.sources)}
+
     @property
     def flops(self):
         return 2 * self.M * self.N * self.K
@@ -92,21 +97,33 @@ def all_rows(ranks):
 
 
 def select(rows, patterns):
-    """The rows that any of the patterns names: "all", "table", "models", a kind ("ag", "rs", ...), a part of a source
-    ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), or several of these joined by
-    "+" that must all hold ("ag+table", "70B+rs"). Raises ValueError for a pattern that names no row."""
+    """The rows that any of the patterns names: "all", "products", "table", "models", a kind ("ag", "heads", ...), a part
+    of a source ("70B", "QKV"), a size ("8192x3584x8192"), a kind and a size ("ag:8192x3584x8192"), "causal", or several of
+    these joined by "+" that must all hold ("ag+table", "70B+rs"). Long rows are taken only by name or with "long"
+    ("heads+long"). Raises ValueError for a pattern that names no row."""
+
+    def names(row, word):
+        return word == row.name or word == row.name.partition(":")[2]
 
     def holds(row, word):
-        return (word == "all" or word == row.kind or word == row.name or word == row.name.partition(":")[2]
-                or (word == TABLE and TABLE in row.sources) or (word == "models" and row.sources != (TABLE,))
-                or word == f"M={row.M}"
+        return (word == "all" or word == row.kind or names(row, word)
+                or (word == "products" and row.kind in KINDS) or (word == "long" and row.long)
+                or (word == "causal" and row.name.endswith("-causal"))
+                or (word == TABLE and TABLE in row.sources)
+                or (word == "models" and row.sources and row.sources != (TABLE,))
+                or word in (f"M={getattr(row, 'M', None)}", f"tokens={getattr(row, 'tokens', None)}")
                 or any(word and word.lower() in source.lower() for source in row.sources if source != TABLE))
+
+    def chosen(row, words):
+        return (not row.long or "long" in words or any(names(row, word) for word in words)) and all(
+            holds(row, word) for word in words)
 
     # "gate+up" is the name of a projection, not two words.
     split = [[word.replace("gate&up", "gate+up") for word in pattern.replace("gate+up", "gate&up").split("+")]
              for pattern in patterns]
     for pattern, words in zip(patterns, split):
-        if not any(all(holds(row, word) for word in words) for row in rows):
-            raise ValueError(f"no row is called '{pattern}'; try all, table, models, ag, rs, 70B, QKV, M=4096, "
-                             "8192x3584x8192, ag:8192x3584x8192, or several joined by '+' that must all hold: ag+table")
-    return [row for row in rows if any(all(holds(row, word) for word in words) for words in split)]
+        if not any(chosen(row, words) for row in rows):
+            raise ValueError(f"no row is called '{pattern}'; try all, products, table, models, ag, rs, heads, moe, 70B, "
+                             "QKV, M=4096, 8192x3584x8192, ag:8192x3584x8192, or several joined by '+' that must all hold: "
+                             "ag+table, heads+long")
+    return [row for row in rows if any(chosen(row, words) for words in split)]

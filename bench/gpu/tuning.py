@@ -6,9 +6,11 @@ import json
 import math
 import os
 import pathlib
+import re
 from dataclasses import asdict, dataclass, fields, replace
 
 import gemm_kernels
+import layer_choices
 import rows
 
 COMMUNICATED = {"ag": "a", "rs": "c", "ar": "c", "a2a": "a", "to_a2a": "c"}  # the tensor of each operator that crosses links
@@ -218,19 +220,20 @@ def key(row, ranks):
 
 
 def read_tuned(path=TUNED):
-    """{key: Choice}. A file of another format, or with fields that a choice does not have, is an error that says so."""
+    """{key: Choice, or layer_choices.Choice}. A file of another format, or with fields that a choice does not have, is an error that says so."""
     path = pathlib.Path(path)
     if not path.exists():
         return {}
     document = json.loads(path.read_text())
-    names = {field.name for field in fields(Choice)}
     choices = {}
     for name, entry in document["choices"].items():
+        is_product = name.partition(":")[0] in rows.KINDS
+        names = {field.name for field in fields(Choice if is_product else layer_choices.Choice)}
         unknown = set(entry["choice"]) - names
         if unknown:
             raise ValueError(f"{path}: choice for '{name}' has unknown {', '.join(sorted(unknown))}; "
                              f"a choice has {', '.join(sorted(names))}")
-        choices[name] = Choice(**entry["choice"])
+        choices[name] = Choice(**entry["choice"]) if is_product else layer_choices.Choice.of(entry["choice"])
     return choices
 
 
@@ -251,12 +254,12 @@ def write_tuned(found, machine, path=TUNED):
 def parse_key(name):
     kind, _, rest = name.partition(":")
     size, _, ranks = rest.partition("@")
-    return kind, tuple(int(part) for part in size.split("x")), int(ranks)
+    return kind, tuple(int(part) for part in re.findall(r"\d+", size)), int(ranks)
 
 
 def sort_key(name):
     kind, size, ranks = parse_key(name)
-    return kind, ranks, size
+    return kind, ranks, size, name
 
 
 def choose(row, ranks, sms, tuned):

@@ -235,6 +235,12 @@ void add_region(std::vector<Region>& regions, const Region& region) {
     const auto both = joined(regions[i - 1], region);
     if (!both) continue;
     regions[i - 1] = *both;
+    // What is read in halves, one after the other, has grown by a whole that continues the box before.
+    if (i < 2) return;
+    if (const auto all = joined(regions[i - 2], *both)) {
+      regions[i - 2] = *all;
+      regions.erase(regions.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    }
     return;
   }
   regions.push_back(region);

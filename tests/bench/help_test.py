@@ -23,7 +23,7 @@ class WithoutTorch(unittest.TestCase):
                               env=environment, timeout=60)
 
     def test_help(self):
-        for name in ("attention.py", "counters.py", "local.py", "operators.py", "report.py", "tune_gemm.py"):
+        for name in ("attention.py", "counters.py", "fp8.py", "local.py", "operators.py", "report.py", "tune_gemm.py"):
             with self.subTest(name):
                 result = self.run_program(name, "--help")
                 self.assertEqual(result.returncode, 0, result.stderr)

@@ -426,6 +426,30 @@ TEST(Footprint, WrappedRowsAreTwoBoxes) {
   EXPECT_EQ(access_of(space.tiles[1], "c_ptr").writes, (std::vector<Region>{{{32, 40}, {0, 32}}}));
 }
 
+TEST(Footprint, ALongLoopThatReadsInHalvesReadsOneBox) {
+  // Heads of 128 beside blocks of 64 keys: attention.py reads v in a left and a right half, block after block.
+  constexpr std::int64_t kKeys = 8192, kQueries = 64;
+  const ScalarArguments arguments = {{"Q_LENGTH", kQueries},
+                                     {"KV_LENGTH", kKeys},
+                                     {"HEADS", std::int64_t{1}},
+                                     {"q_start", std::int64_t{0}},
+                                     {"scale", 0.1},
+                                     {"BLOCK_M", std::int64_t{64}},
+                                     {"BLOCK_N", std::int64_t{64}},
+                                     {"HEAD_DIM", std::int64_t{128}},
+                                     {"GROUP", std::int64_t{1}},
+                                     {"CAUSAL", false}};
+  const TensorBindings tensors = {{"q_ptr", {"q", {kQueries, 128}, Dtype::bf16}},
+                                  {"k_ptr", {"k", {kKeys, 128}, Dtype::bf16}},
+                                  {"v_ptr", {"v", {kKeys, 128}, Dtype::bf16}},
+                                  {"o_ptr", {"o", {kQueries, 128}, Dtype::bf16}},
+                                  {"lse_ptr", {"lse", {1, kQueries}, Dtype::fp32}}};
+  const TileSpace space = analyse_tiles(shipped("attention"), arguments, tensors);
+  ASSERT_EQ(space.tiles.size(), 1U);
+  for (const char* parameter : {"k_ptr", "v_ptr"})
+    EXPECT_EQ(access_of(space.tiles[0], parameter).reads, (std::vector<Region>{{{0, kKeys}, {0, 128}}})) << parameter;
+}
+
 TEST(Footprint, ReadsBeforeATileLoopBelongToEveryTile) {
   const TileKernel kernel = kernel_of(R"(def kernel(x_ptr, bias_ptr, out_ptr, n, BLOCK: tl.constexpr):
     bias = tl.load(bias_ptr)
