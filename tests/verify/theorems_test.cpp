@@ -91,7 +91,7 @@ TEST(Form, Regions) {
   plan.tiles[3].reads[0].region = {{0, 4}};
   EXPECT_EQ(refutation(plan, "form"), "tile (1, 1): a[0:4] is not inside the buffer, whose shape is 16 x 4");
   plan = right(Route::direct_push);
-  plan.buffers[0].held[1] = {{0, 8}, {0, 4}};
+  plan.buffers[0].held[1] = {Region{{0, 8}, {0, 4}}};
   EXPECT_EQ(refutation(plan, "form"),
             "rank 1 holds a[0:8, 0:4] before the operator, but its placement says [8:16, 0:4]");
 }
