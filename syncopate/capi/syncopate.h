@@ -169,9 +169,9 @@ typedef enum syncopate_part {
   SYNCOPATE_SECOND_STRETCH = 3 /**< of an input that is placed in zigzag: the other stretch that the caller fills */
 } syncopate_part;
 
-/** A view of a part (syncopate_part) of a tensor in the operator's memory (or where it is bound to). A local tensor
- * that is not bound gets memory of the operator's own. The view is freed by its `deleter`, on any thread; the
- * operator's memory lives until the operator and all views are gone. An output is overwritten by the next call. */
+/** A view of a part (syncopate_part) of a tensor in the operator's memory (or where it is bound to). A local tensor that is not bound gets memory
+ * of the operator's own. The view is freed by its `deleter`, on any thread; the operator's memory lives until the
+ * operator and all views are gone. An output is overwritten by the next call. */
 SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, const char* name, int part,
                                                      DLManagedTensor** view, syncopate_error** error);
 
@@ -179,8 +179,8 @@ SYNCOPATE_API syncopate_code syncopate_operator_view(syncopate_operator* op, con
  * before what it will hold. Allocates nothing, and returns at once unless 1024 calls are under way: then it waits for
  * the oldest of them to end or to fail. Local inputs must be bound or viewed (and filled) before. Two operators on one
  * GPU must run one after the other, in the same order on all ranks, since the kernel of each may take all SMs. May be
- * called while `stream` is being captured into a CUDA graph; the graph may then be replayed instead of further calls,
- * on all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
+ * called while `stream` is being captured into a CUDA graph; the graph may then be replayed instead of further calls, on
+ * all ranks alike. Fails with SYNCOPATE_FAILED once a launch of any rank has failed. */
 SYNCOPATE_API syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syncopate_error** error);
 
 /** Compiles the plan's local kernel, or takes it from the cache, and loads it, unless that has been done. For

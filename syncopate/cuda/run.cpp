@@ -31,7 +31,8 @@ class Stretch {
     const std::vector<bool> left = left_by_launches(plan);
     std::size_t bytes = 0;
     for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
-      bytes += ranks.bytes_of(static_cast<int>(buffer)) * (std::size_t{given[buffer]} + std::size_t{left[buffer]});
+      bytes += ranks.bytes_of(static_cast<int>(buffer)) *
+               (std::size_t{given[buffer]} + std::size_t{left[buffer]});
     bytes *= static_cast<std::size_t>(plan.ranks);
     length_ =
         static_cast<int>(std::clamp<std::size_t>(kStretchBytes / std::max<std::size_t>(bytes, 1), 1,

@@ -38,6 +38,11 @@ const TensorStatement* tensor_of_parameter(const OperatorStatement& statement, c
   return found == statement.tensors.end() ? nullptr : &*found;
 }
 
+bool has_argument(const OperatorStatement& statement, const std::string& name) {
+  return statement.arguments.contains(name) ||
+         (!statement.rank_arguments.empty() && statement.rank_arguments.front().contains(name));
+}
+
 /// Every parameter has exactly one source of its value, and every value a parameter.
 void check_parameters(const OperatorStatement& statement, const TileKernel& kernel) {
   const std::vector<std::string> names = parameter_names(kernel.function());
@@ -58,7 +63,7 @@ void check_parameters(const OperatorStatement& statement, const TileKernel& kern
                       "keep one of them");
   }
   for (const Parameter& parameter : kernel.function().parameters) {
-    if (parameter.default_value || statement.argument_where.contains(parameter.name) ||
+    if (parameter.default_value || has_argument(statement, parameter.name) ||
         tensor_of_parameter(statement, parameter.name) != nullptr)
       continue;
     throw UserError(

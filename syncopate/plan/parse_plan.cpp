@@ -192,7 +192,7 @@ class PlanParser {
     const std::vector<Json>& items = expect_array(file_, value, "'held'");
     const bool is_box = !items.empty() && items[0].kind() == Json::Kind::array && !items[0].items().empty() &&
                         items[0].items()[0].kind() != Json::Kind::array;
-    if (is_box) return {values_.region(value, buffer.shape, buffer.name)};
+    if (is_box || items.empty()) return {values_.region(value, buffer.shape, buffer.name)};
     std::vector<Region> boxes;
     for (const Json& item : items) boxes.push_back(values_.region(item, buffer.shape, buffer.name));
     return boxes;

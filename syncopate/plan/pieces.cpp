@@ -126,24 +126,26 @@ class PieceCutter {
                                       [&](const Buffer& buffer) { return buffer.parameter == parameter; });
       buffers_.push_back(static_cast<int>(found - buffers.begin()));
       std::vector<Region>& chunks = chunks_.emplace_back();
+      first_chunk_.push_back(chunk_count_);
       for (const CommunicatedTensor& communicated : bound.communicated)
         if (communicated.buffer == buffers_.back())
           for (const Chunk& chunk : communicated.schedule.chunks) chunks.push_back(chunk.region);
+      chunk_count_ += static_cast<int>(chunks.size());
     }
   }
 
   void add(const LoopFootprint& walk, int loop, std::vector<LoopPiece>& pieces) {
     if (!walk.reads || walk.iterations == 0) return;
-    for (const LoopPiece& whole : cut(*walk.reads)) {
-      if (whole.begin >= walk.iterations) break;
-      LoopPiece piece = whole;
-      piece.loop = loop;
-      if (piece.end > walk.iterations) {
-        piece.end = walk.iterations;
-        piece.reads = reads_of_run(*walk.reads, piece.begin, piece.end);
-      }
-      pieces.push_back(std::move(piece));
-    }
+    const std::vector<LoopPiece>& whole = cut(*walk.reads);
+    const auto first_behind = std::partition_point(
+        whole.begin(), whole.end(), [&](const LoopPiece& piece) { return piece.end <= walk.iterations; });
+    const auto first = static_cast<std::ptrdiff_t>(pieces.size());
+    pieces.reserve(pieces.size() + whole.size());
+    pieces.insert(pieces.end(), whole.begin(), first_behind);
+    if (first_behind != whole.end() && first_behind->begin < walk.iterations)
+      pieces.push_back({loop, first_behind->begin, walk.iterations,
+                        beginning_of(*walk.reads, first_behind->begin, walk.iterations)});
+    for (auto piece = pieces.begin() + first; piece != pieces.end(); ++piece) piece->loop = loop;
   }
 
  private:
@@ -164,16 +166,23 @@ class PieceCutter {
     return pieces;
   }
 
+  /// What the first iterations of a piece read. Tiles of a causal kernel end inside of pieces, many at one place.
+  const std::vector<TileAccess>& beginning_of(const LoopReads& record, std::int64_t begin, std::int64_t end) {
+    const auto [found, is_new] = beginnings_.try_emplace({&record, end});
+    if (is_new) found->second = reads_of_run(record, begin, end);
+    return found->second;
+  }
+
   /// The chunks that an iteration needs, numbered over all tensors, ascending.
   std::vector<int> chunks_of(const Iteration& iteration) const {
     std::vector<int> needed;
     for (const LoopRead& read : iteration) {
-      int number = 0;
-      for (std::size_t parameter = 0; parameter < chunks_.size(); ++parameter)
-        for (const Region& chunk : chunks_[parameter]) {
-          if (static_cast<int>(parameter) == read.parameter && chunk.overlaps(read.region)) needed.push_back(number);
-          ++number;
-        }
+      const auto parameter = static_cast<std::size_t>(read.parameter);
+      int number = first_chunk_[parameter];
+      for (const Region& chunk : chunks_[parameter]) {
+        if (chunk.overlaps(read.region)) needed.push_back(number);
+        ++number;
+      }
     }
     std::sort(needed.begin(), needed.end());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
@@ -193,7 +202,10 @@ class PieceCutter {
 
   std::vector<int> buffers_;                 ///< [parameter]
   std::vector<std::vector<Region>> chunks_;  ///< [parameter]
+  std::vector<int> first_chunk_;             ///< [parameter]: the number of its first chunk
+  int chunk_count_ = 0;
   std::map<const LoopReads*, std::vector<LoopPiece>> cuts_;
+  std::map<std::pair<const LoopReads*, std::int64_t>, std::vector<TileAccess>> beginnings_;
 };
 
 /// Whether chunks end inside one of the tile's loops.

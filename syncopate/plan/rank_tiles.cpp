@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 #include <map>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "syncopate/plan/pieces.h"
@@ -21,15 +24,16 @@ std::string names_of_rank_arguments(const OperatorStatement& statement) {
   return fmt::format("argument{} {}", names.size() == 1 ? "" : "s", fmt::join(names, ", "));
 }
 
-const SourceLocation& place_of_rank_arguments(const OperatorStatement& statement) {
-  return statement.argument_where.at(statement.rank_arguments.front().begin()->first);
+SourceLocation place_of(const OperatorStatement& statement, const std::string& argument) {
+  const auto place = statement.argument_where.find(argument);
+  return place == statement.argument_where.end() ? statement.kernel_where : place->second;
 }
 
 void check_not_compiled_in(const OperatorStatement& statement, const TileKernel& kernel) {
   for (const Parameter& parameter : kernel.function().parameters)
     if (parameter.constexpr_ && statement.rank_arguments.front().contains(parameter.name))
       throw UserError(
-          statement.argument_where.at(parameter.name),
+          place_of(statement, parameter.name),
           fmt::format("argument '{}' differs by rank, and it is compiled in (tl.constexpr)", parameter.name),
           "all ranks run one kernel: make it an ordinary parameter, or give it one value");
 }
@@ -37,7 +41,7 @@ void check_not_compiled_in(const OperatorStatement& statement, const TileKernel&
 /// Of the space of another rank than rank 0.
 void check_same_launch(const OperatorStatement& statement, const TileSpace& first, const TileSpace& other, int rank) {
   const auto differ = [&](const std::string& what) {
-    throw UserError(place_of_rank_arguments(statement),
+    throw UserError(place_of(statement, statement.rank_arguments.front().begin()->first),
                     fmt::format("{} differ{} by rank, and so {}", names_of_rank_arguments(statement),
                                 statement.rank_arguments.front().size() == 1 ? "s" : "", what),
                     "what differs by rank may decide which elements a tile touches, not which tiles there are");
@@ -62,6 +66,29 @@ TileSpace analyse_rank(const OperatorStatement& statement, const TileKernel& ker
     throw UserError(error.where(), fmt::format("with the arguments of rank {}: {}", rank, error.problem()),
                     error.remedy());
   }
+}
+
+/// Calls work(0), ..., work(count - 1), which have nothing to do with each other, on as many threads as the machine
+/// runs at once. Throws what the call with the smallest number has thrown, if any has.
+template <typename Work>
+void for_all(int count, Work&& work) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  std::atomic<int> next = 0;
+  const auto take = [&] {
+    for (int number = next++; number < count; number = next++) try {
+        work(number);
+      } catch (...) {
+        errors[static_cast<std::size_t>(number)] = std::current_exception();
+      }
+  };
+  {
+    std::vector<std::jthread> helpers;  // joined where they end
+    const int threads = std::min(count, static_cast<int>(std::thread::hardware_concurrency()));
+    while (static_cast<int>(helpers.size()) + 1 < threads) helpers.emplace_back(take);
+    take();
+  }
+  for (const std::exception_ptr& error : errors)
+    if (error) std::rethrow_exception(error);
 }
 
 /// What is loaded of a buffer where the local kernel reads `region`.
@@ -111,10 +138,17 @@ class TileMerger {
   int number_of(Tile&& tile) {
     std::vector<int>& alike = with_index_[tile.index];
     for (const int number : alike)
-      if (merged_[static_cast<std::size_t>(number)] == tile) return number;
+      if (are_equal(merged_[static_cast<std::size_t>(number)], tile)) return number;
     alike.push_back(static_cast<int>(merged_.size()));
     merged_.push_back(std::move(tile));
     return alike.back();
+  }
+
+  /// Tiles that end elsewhere differ in their last piece, if at all.
+  static bool are_equal(const Tile& a, const Tile& b) {
+    if (a.pieces.size() != b.pieces.size()) return false;
+    if (!a.pieces.empty() && !(a.pieces.back() == b.pieces.back())) return false;
+    return a == b;
   }
 
   std::vector<Tile>& merged_;
@@ -131,13 +165,15 @@ std::vector<TileSpace> analyse_ranks(const OperatorStatement& statement, const T
     return spaces;
   }
   check_not_compiled_in(statement, kernel);
-  for (int rank = 0; rank < statement.ranks; ++rank) {
-    spaces.push_back(analyse_rank(statement, kernel, tensors, streams, rank));
-    check_same_launch(statement, spaces.front(), spaces.back(), rank);
-  }
+  spaces.resize(static_cast<std::size_t>(statement.ranks));
+  for_all(statement.ranks, [&](int rank) {
+    spaces[static_cast<std::size_t>(rank)] = analyse_rank(statement, kernel, tensors, streams, rank);
+  });
+  for (int rank = 1; rank < statement.ranks; ++rank)
+    check_same_launch(statement, spaces.front(), spaces[static_cast<std::size_t>(rank)], rank);
   const std::string& step = spaces.front().step_parameter;
   if (statement.rank_arguments.front().contains(step))
-    throw UserError(statement.argument_where.at(step),
+    throw UserError(place_of(statement, step),
                     fmt::format("argument '{}' differs by rank, and says how many programs there are", step),
                     "give it one value");
   return spaces;

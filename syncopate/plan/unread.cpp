@@ -23,14 +23,14 @@ std::vector<Boxes> reads_of(const BoundOperator& bound, int buffer) {
     Boxes& boxes = reads[static_cast<std::size_t>(rank)];
     const auto add = [&](const std::vector<TileAccess>& accesses) {
       for (const TileAccess& access : accesses)
-        if (access.buffer == buffer && !access.region.empty())
-          add_box(boxes, in_tensor(plan.buffer(buffer), rank, access.region));
+        if (access.buffer == buffer && !access.region.empty()) add_box(boxes, access.region);
     };
     for (const int number : bound.tiles[static_cast<std::size_t>(rank)]) {
       const Tile& tile = plan.tiles[static_cast<std::size_t>(number)];
       add(tile.reads);
       for (const LoopPiece& piece : tile.pieces) add(piece.reads);
     }
+    for (Region& box : boxes) box = in_tensor(plan.buffer(buffer), rank, box);
   }
   return reads;
 }

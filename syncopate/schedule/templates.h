@@ -39,9 +39,9 @@ struct TemplateOptions {
   /// torch.chunk cuts. Where there is no one sharded dimension (all-to-all, broadcast, one_shot), or shards of a gather
   /// have one index of it: that each box is cut into, along its outermost dimension with as many indices.
   std::int64_t split = 1;
-  /// Of direct and interleaved reduce-scatters, gathers and exchanges: chunk 0 for every peer leaves first, then chunk
-  /// 1 for every peer, and so on, instead of one peer's after the other's. All summands of an early chunk are then
-  /// there early, as is needed where they are added together, or their memory is used again for a later one.
+  /// Of direct and interleaved reduce-scatters, gathers and exchanges: chunk 0 for every peer leaves first, then chunk 1
+  /// for every peer, and so on, instead of one peer's after the other's. All summands of an early chunk are then there
+  /// early, as is needed where they are added together, or their memory is used again for a later one.
   bool chunk_major = false;
   /// Of hierarchical and double_ring: the second axis of the mesh. Rank = node * ranks_per_node + place in the node;
   /// the network is port 1, the link inside a node port 0.

@@ -63,8 +63,10 @@ TEST(PlanJson, ArgumentsOfRanksAndZigzagAreChecked) {
               HasSubstr("'zigzag(2)' of a tensor of 2"));
   EXPECT_THAT(error("\"after\": \"replicate\"", "\"after\": \"zigzag(0)\""),
               HasSubstr("zigzag is how ranks hold what"));
-  EXPECT_THAT(error("\"held\": [[[[0, 16], [0, 32]]", "\"held\": [[[[0, 16], [0, 33]]"),
+  const std::string stretches = "[[[0, 16], [0, 32]], [[48, 64], [0, 32]]]";
+  EXPECT_THAT(error(stretches, "[[[0, 16], [0, 33]], [[48, 64], [0, 32]]]"),
               HasSubstr("the range 0:33 is not in dimension 1 of k"));
+  EXPECT_THAT(error(stretches, "[]"), HasSubstr("a region has 0 parts"));
 }
 
 TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
