@@ -232,7 +232,8 @@ class Operator:
 
     def __call__(self, **tensors):
         """One launch on torch's current stream. A symmetric input that is passed is copied into place; one that is not is
-        taken as it lies in shard(). Local inputs are used where they are, and kept for the next call. Outputs of local
+        taken as it lies in shard(); for one in zigzag(d) a pair of tensors, or one that has both stretches one after the
+        other. Local inputs are used where they are, and kept for the next call. Outputs of local
         tensors may be passed as well. Returns the output, or a tuple of them in the plan's order; the same tensors every
         time, unless others are passed.
         """

@@ -83,7 +83,8 @@ TEST_P(Template, GathersZigzag) {
       for (const Operator& op : list)
         moved += schedule.chunks[static_cast<std::size_t>(p2p_of(op).source_chunk)].region.volume();
     EXPECT_EQ(moved, volume(shape) * (p.ranks - 1)) << "every element once to every other rank";
-    for (const auto& holdings : meaning(schedule).holdings[0]) {
+    const Meaning m = meaning(schedule);
+    for (const auto& holdings : m.holdings[0]) {
       ASSERT_EQ(holdings.size(), 1U) << "one box: everything is held";
       EXPECT_TRUE(holdings[0].held);
     }
