@@ -4,6 +4,8 @@ logarithm of each row's sum of exponentials.
 Tensors, parameters and results are those of attention.py: rows are positions and hold all heads side by side, GROUP
 query heads in turn share a key head; with CAUSAL, row i attends to the keys up to q_start + i; a row that attends to
 no key becomes 0, its lse -infinity. Lengths need not be multiples of blocks, row strides must be multiples of 16 bytes.
+With TWO_STRETCHES the queries are two stretches of a sequence, one below the other and equally long: the first half of
+the rows is at q_start + i, the second at q_second and on. The second comes later in the sequence.
 
 What differs is the loop over keys. attention.py works scores out a block ahead, so that each iteration prepares the
 next, and they must run as written. Here an iteration is complete in itself: it only adds to what there is, and a fused
@@ -24,7 +26,7 @@ NO_PEAK = tl.constexpr(-1.0e30)
 @triton.jit
 def attention_streamed(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q_start, scale,
                        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, GROUP: tl.constexpr,
-                       CAUSAL: tl.constexpr):
+                       CAUSAL: tl.constexpr, TWO_STRETCHES: tl.constexpr = False, q_second=0):
     tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
     width = HEADS * HEAD_DIM
     kv_width = HEADS // GROUP * HEAD_DIM
@@ -49,12 +51,24 @@ def attention_streamed(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH,
     kv_column = head // GROUP * HEAD_DIM
     rows = row + tl.arange(0, BLOCK_M)
 
+    # Places in the sequence: of each row, of the tile's first row and of its last.
+    last = min(row + BLOCK_M, Q_LENGTH) - 1
+    places = q_start + rows
+    first_place = q_start + row
+    last_place = q_start + last
+    if TWO_STRETCHES:
+        half = Q_LENGTH // 2
+        gap = q_second - q_start - half
+        places = tl.where(rows < half, places, places + gap)
+        first_place = tl.where(row < half, first_place, first_place + gap)
+        last_place = tl.where(last < half, last_place, last_place + gap)
+
     # Keys from `end` on are seen by no row of the tile; blocks that end by `whole` are seen by all.
     end = KV_LENGTH
     whole = KV_LENGTH
     if CAUSAL:
-        end = max(0, min(KV_LENGTH, q_start + row + BLOCK_M))
-        whole = min(KV_LENGTH, q_start + row + 1)
+        end = max(0, min(KV_LENGTH, last_place + 1))
+        whole = min(KV_LENGTH, first_place + 1)
 
     peak = tl.full((BLOCK_M,), NO_PEAK, dtype=tl.float32)
     total = tl.zeros((BLOCK_M,), dtype=tl.float32)
@@ -66,7 +80,7 @@ def attention_streamed(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH,
             keys = first + tl.arange(0, BLOCK_N)[None, :]
             seen = keys < KV_LENGTH
             if CAUSAL:
-                seen = seen & (keys <= q_start + rows[:, None])
+                seen = seen & (keys <= places[:, None])
             scores = tl.where(seen, scores, float("-inf"))
         new_peak = tl.maximum(peak, tl.max(scores, 1) * scale_of_two)
         weights = tl.exp2(scores * scale_of_two - new_peak[:, None])

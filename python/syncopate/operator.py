@@ -161,8 +161,12 @@ class Operator:
         return self._bound[name][1]
 
     def shard(self, name):
-        """The part of an input that this rank fills before each call; of a symmetric one it lies in the operator's memory."""
+        """The part of an input that this rank fills before each call; of a symmetric one it lies in the operator's memory.
+        Of an input in zigzag(d) a pair, its two stretches."""
         buffer = self._known(name)
+        if buffer.zigzag is not None:
+            whole = self.buffer(name)
+            return tuple(whole[:0] if box is None else whole[box] for box in buffer.held[self.rank])
         part = self._part(name, buffer.held, "is no input: nobody fills it")
         return part[0] if buffer.stacked else part
 
@@ -191,7 +195,30 @@ class Operator:
         if not buffer.input:
             raise Error(f"tensor {name} lives in the operator's memory, where transfers reach it; "
                         "take what the call returns")
-        shard = self.shard(name)
+        if buffer.zigzag is not None:
+            for shard, part in zip(self.shard(name), self._stretches(buffer, tensor)):
+                if shard.numel() or part.numel():
+                    self._copy(name, part, shard)
+        else:
+            self._copy(name, tensor, self.shard(name))
+
+    def _stretches(self, buffer, given):
+        """What is passed for an input in zigzag(d): its two stretches, or one tensor that has them one after the other."""
+        shards, d = self.shard(buffer.name), buffer.zigzag
+        if isinstance(given, (tuple, list)):
+            if len(given) != len(shards):
+                raise Error(f"tensor {buffer.name}: {len(given)} tensors for two stretches; pass both, or one tensor that "
+                            "has them one after the other")
+            return given
+        shape = list(buffer.shape)
+        shape[d] = sum(shard.shape[d] if shard.numel() else 0 for shard in shards)
+        if list(given.shape) != shape:
+            raise Error(f"tensor {buffer.name}: shape {tuple(shape)} expected (the two stretches of rank {self.rank}, one "
+                        f"after the other), got {tuple(given.shape)}; pass what this rank has of it")
+        first = shards[0].shape[d] if shards[0].numel() else 0
+        return given.narrow(d, 0, first), given.narrow(d, first, shape[d] - first)
+
+    def _copy(self, name, tensor, shard):
         if tensor.dtype != shard.dtype:
             raise Error(f"tensor {name}: dtype {shard.dtype} expected, got {tensor.dtype}; convert it")
         if tensor.shape != shard.shape:
@@ -205,7 +232,8 @@ class Operator:
 
     def __call__(self, **tensors):
         """One launch on torch's current stream. A symmetric input that is passed is copied into place; one that is not is
-        taken as it lies in shard(). Local inputs are used where they are, and kept for the next call. Outputs of local
+        taken as it lies in shard(); for one in zigzag(d) a pair of tensors, or one that has both stretches one after the
+        other. Local inputs are used where they are, and kept for the next call. Outputs of local
         tensors may be passed as well. Returns the output, or a tuple of them in the plan's order; the same tensors every
         time, unless others are passed.
         """

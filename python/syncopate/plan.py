@@ -27,11 +27,16 @@ class Buffer:
     output: bool
     staging: bool  #: the operator's own; callers have nothing to do with it
     purpose: str
-    before: str  #: placements: "shard(0)", "replicate", "partial(sum)"
+    before: str  #: placements: "shard(0)", "zigzag(0)", "replicate", "partial(sum)"
     inside: str
     after: str
-    held: tuple  #: per rank, what its caller fills: a tuple of slices, or None
+    held: tuple  #: per rank, what its caller fills: a tuple of slices, or None; of zigzag(d) two of these
     outputs: tuple  #: per rank, what launches leave for its caller: a tuple of slices, or None
+
+    @property
+    def zigzag(self):
+        """The dimension of which callers fill two stretches, or None."""
+        return int(self.before[len("zigzag("):-1]) if self.before.startswith("zigzag") else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +84,9 @@ def _slices(region):
 
 
 def _buffer(about):
-    return Buffer(**{**about, "shape": tuple(about["shape"]), "held": tuple(map(_slices, about["held"])),
+    zigzag = about["before"].startswith("zigzag")
+    held = tuple(tuple(map(_slices, each)) if zigzag else _slices(each) for each in about["held"])
+    return Buffer(**{**about, "shape": tuple(about["shape"]), "held": held,
                      "outputs": tuple(map(_slices, about["outputs"]))})
 
 

@@ -31,6 +31,16 @@ Region for_callers(const Buffer& buffer, const Region& region) {
   return inner;
 }
 
+/// Its box, or the list of its two stretches.
+Json held_json(const Buffer& buffer, int rank) {
+  const std::vector<Region>& boxes = buffer.held[static_cast<std::size_t>(rank)];
+  if (buffer.before.kind != Placement::Kind::zigzag)
+    return boxes.empty() ? Json() : region_json(for_callers(buffer, boxes.front()));
+  Json stretches = Json::array();
+  for (const Region& box : boxes) stretches.push_back(region_json(for_callers(buffer, box)));
+  return stretches;
+}
+
 Json buffer_json(const Plan& plan, int index) {
   const Buffer& buffer = plan.buffer(index);
   Json held = Json::array();
@@ -40,7 +50,7 @@ Json buffer_json(const Plan& plan, int index) {
     const Region region = buffer.role == BufferRole::staging ? Region{{0, 0}} : output_region(plan, index, rank);
     is_output = is_output || !region.empty();
     output.push_back(region_json(for_callers(buffer, region)));
-    held.push_back(region_json(for_callers(buffer, buffer.held[static_cast<std::size_t>(rank)])));
+    held.push_back(held_json(buffer, rank));
   }
   return Json::object({{"name", buffer.name},
                        {"shape", shape_json(shape_for_callers(buffer))},
@@ -70,7 +80,7 @@ std::string describe(const Plan& plan) {
               {"hash", plan_hash(plan)},
               {"ranks", plan.ranks},
               {"workers", plan.workers},
-              {"tiles", static_cast<std::int64_t>(plan.tiles.size())},
+              {"tiles", static_cast<std::int64_t>(tiles_of(plan, 0).size())},
               {"communication", plan.communication},
               {"extra_bytes",
                Json::object({{"staging", memory.staging}, {"signals", memory.signals}, {"tables", memory.tables}})},

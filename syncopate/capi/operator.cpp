@@ -255,7 +255,7 @@ syncopate_code syncopate_operator_prepare_local(syncopate_operator* op, syncopat
   return with_operator(op, error, [](Prepared& on) {
     if (on.local) return;
     const auto workers = static_cast<unsigned>(on.plan->workers);
-    on.local.emplace(*on.plan, on.gpu, on.compile, cuda::LocalLaunch{.most_blocks = workers});
+    on.local.emplace(*on.plan, on.gpu, on.compile, cuda::LocalLaunch{.most_blocks = workers, .rank = on.rank.rank()});
   });
 }
 

@@ -163,9 +163,10 @@ SYNCOPATE_API syncopate_code syncopate_operator_bind(syncopate_operator* op, con
                                                      syncopate_error** error);
 
 typedef enum syncopate_part {
-  SYNCOPATE_WHOLE = 0, /**< all of the tensor on this rank */
-  SYNCOPATE_SHARD = 1, /**< what this rank's caller fills before each call */
-  SYNCOPATE_OUTPUT = 2 /**< what launches leave for this rank's caller */
+  SYNCOPATE_WHOLE = 0,  /**< all of the tensor on this rank */
+  SYNCOPATE_SHARD = 1,  /**< what this rank's caller fills before each call; of zigzag(d) the first of its stretches */
+  SYNCOPATE_OUTPUT = 2, /**< what launches leave for this rank's caller */
+  SYNCOPATE_SECOND_STRETCH = 3 /**< of an input that is placed in zigzag: the other stretch that the caller fills */
 } syncopate_part;
 
 /** A view of a part (syncopate_part) of a tensor in the operator's memory (or where it is bound to). A local tensor that is not bound gets memory

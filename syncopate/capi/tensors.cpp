@@ -141,7 +141,13 @@ Region region_of(const Plan& plan, int index, int part, int rank) {
     case SYNCOPATE_SHARD:
       if (!is_input(buffer))
         throw UserError({}, fmt::format("tensor {} is no input: nobody fills it", buffer.name), "ask for its output");
-      return buffer.held[static_cast<std::size_t>(rank)];
+      return buffer.held[static_cast<std::size_t>(rank)].front();
+    case SYNCOPATE_SECOND_STRETCH:
+      if (buffer.before.kind != Placement::Kind::zigzag)
+        throw UserError(
+            {}, fmt::format("tensor {} is {}, and has no second stretch", buffer.name, buffer.before.to_string()),
+            "ask for its shard");
+      return buffer.held[static_cast<std::size_t>(rank)].back();
     case SYNCOPATE_OUTPUT: {
       bool output = false;
       for (int any = 0; any < plan.ranks; ++any) output = output || !output_region(plan, index, any).empty();

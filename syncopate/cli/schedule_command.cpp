@@ -34,6 +34,7 @@ struct ScheduleOptions {
   std::string shape = "1024x1024";
   std::string dtype = "bf16";
   int dimension = 0;
+  bool zigzag = false;
   int to_dimension = 1;
   int root = 0;
   int steps = 1;
@@ -45,6 +46,7 @@ struct ScheduleOptions {
 /// Options that only some of the collectives have a use for.
 const std::map<std::string, std::vector<std::string>> kOnlyFor = {
     {"--dim", {"all_gather", "reduce_scatter", "all_reduce", "all_to_all", "shift"}},
+    {"--zigzag", {"all_gather"}},
     {"--to-dim", {"all_to_all"}},
     {"--root", {"broadcast"}},
     {"--steps", {"shift"}},
@@ -96,7 +98,7 @@ LogicalTensor tensor_of(const ScheduleOptions& options) {
     return Placement::shard(dimension);
   };
   const Placement sharded = shard("--dim", options.dimension);
-  if (options.name == "all_gather") tensor.before = sharded;
+  if (options.name == "all_gather") tensor.before = options.zigzag ? Placement::zigzag(options.dimension) : sharded;
   if (options.name == "all_to_all") {
     tensor.before = sharded;
     tensor.after = shard("--to-dim", options.to_dimension);
@@ -196,6 +198,8 @@ std::function<int()> add_schedule_command(CLI::App& app,
   command->add_option("--dtype", options->dtype, "of its elements (bf16)")->type_name("DTYPE");
   command->add_option("--dim", options->dimension, "the dimension that is sharded, before or after (0)")
       ->type_name("D");
+  command->add_flag("--zigzag", options->zigzag,
+                    "of all_gather: rank r holds stretches r and 2 * ranks - 1 - r of 2 * ranks");
   command->add_option("--to-dim", options->to_dimension, "of all_to_all: sharded after it (1)")->type_name("D");
   command->add_option("--root", options->root, "of broadcast: the rank that has the tensor (0)")->type_name("RANK");
   command->add_option("--steps", options->steps, "of shift: ranks that each shard moves up by (1)")

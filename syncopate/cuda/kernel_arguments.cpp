@@ -18,12 +18,20 @@ std::uint64_t bits_of(T value) {
   return bits;
 }
 
-std::uint64_t scalar_bits(const ParameterType& type) {
-  check_internal(type.value.has_value(), "a scalar argument without a value");
-  if (type.type == "u1") return bits_of(static_cast<std::uint8_t>(std::get<bool>(*type.value)));
-  if (type.type == "fp32") return bits_of(static_cast<float>(std::get<double>(*type.value)));
-  if (type.type == "i32") return bits_of(static_cast<std::int32_t>(std::get<std::int64_t>(*type.value)));
-  return bits_of(std::get<std::int64_t>(*type.value));
+std::uint64_t scalar_bits(const ParameterType& type, const ScalarArguments& own) {
+  const auto differing = own.find(type.name);
+  check_internal(type.value.has_value() || differing != own.end(), "a scalar argument without a value");
+  const Scalar& value = type.value ? *type.value : differing->second;
+  if (type.type == "u1") return bits_of(static_cast<std::uint8_t>(std::get<bool>(value)));
+  if (type.type == "fp32") return bits_of(static_cast<float>(std::get<double>(value)));
+  if (type.type == "i32") return bits_of(static_cast<std::int32_t>(std::get<std::int64_t>(value)));
+  return bits_of(std::get<std::int64_t>(value));
+}
+
+/// The arguments that the rank has for itself.
+ScalarArguments own_arguments(const Plan& plan, std::int32_t rank) {
+  const std::vector<ScalarArguments>& by_rank = plan.kernel.rank_arguments;
+  return by_rank.empty() ? ScalarArguments{} : by_rank[static_cast<std::size_t>(rank)];
 }
 
 /// The buffer that a parameter points to, or -1.
@@ -34,8 +42,10 @@ int buffer_of(const Plan& plan, const std::string& parameter) {
   return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
 }
 
-Names integers_of(const std::vector<ParameterType>& signature) {
+Names integers_of(const std::vector<ParameterType>& signature, const ScalarArguments& own) {
   Names integers;
+  for (const auto& [name, value] : own)
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) integers[name] = *integer;
   for (const ParameterType& type : signature)
     if (type.value && std::holds_alternative<std::int64_t>(*type.value))
       integers[type.name] = std::get<std::int64_t>(*type.value);
@@ -64,6 +74,7 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
       {parameter::kPeers, runtime.peers},
       {parameter::kStaging, 0},  // of a plan with one rank, which needs none
   };
+  const ScalarArguments own = own_arguments(plan, runtime.rank);
   for (const ParameterType& type : signature) {
     if (type.type == "constexpr") continue;
     check_internal(values_.size() < kernel.parameters.size() && kernel.parameters[values_.size()] == type.name,
@@ -74,19 +85,17 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
     } else if (const auto value = given.find(type.name); value != given.end()) {
       values_.push_back(value->second);
     } else {
-      values_.push_back(scalar_bits(type));
+      values_.push_back(scalar_bits(type, own));
     }
   }
   check_internal(values_.size() == kernel.parameters.size(), "the compiled kernel has more parameters than the plan");
-  add_descriptors(plan, signature, kernel);
+  add_descriptors(plan, integers_of(signature, own), kernel);
   values_.push_back(scratch);
   values_.push_back(0);  // of profiles
   point();
 }
 
-void KernelArguments::add_descriptors(const Plan& plan, const std::vector<ParameterType>& signature,
-                                      const CompiledKernel& kernel) {
-  const Names sizes = integers_of(signature);
+void KernelArguments::add_descriptors(const Plan& plan, const Names& sizes, const CompiledKernel& kernel) {
   for (const DescriptorParameter& about : kernel.descriptors) {
     const int buffer = buffer_of(plan, about.pointer);
     check_internal(buffer >= 0, "a descriptor of something that is no tensor");

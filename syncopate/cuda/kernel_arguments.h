@@ -12,7 +12,8 @@
 
 namespace syncopate::cuda {
 
-/// What the runtime gives a fused kernel (runtime_names.h). The local kernel needs none of it.
+/// What the runtime gives a fused kernel (runtime_names.h). The local kernel needs none of it; arguments that differ by
+/// rank are those of `rank`.
 struct RuntimeValues {
   std::int32_t rank = 0;
   std::int32_t tile_count = 0;
@@ -53,7 +54,7 @@ class KernelArguments {
     TensorMap map;
   };
 
-  void add_descriptors(const Plan& plan, const std::vector<ParameterType>& signature, const CompiledKernel& kernel);
+  void add_descriptors(const Plan& plan, const Names& sizes, const CompiledKernel& kernel);
   void point();
 
   const Driver& driver_;

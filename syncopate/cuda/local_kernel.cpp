@@ -14,7 +14,7 @@ Grid grid_of(const Plan& plan, const Gpu& gpu, const LocalLaunch& launch) {
                    [](std::int64_t programs) { return static_cast<unsigned>(programs); });
     return {blocks[0], blocks[1], blocks[2]};
   }
-  const auto tiles = static_cast<unsigned>(plan.tiles.size());
+  const auto tiles = static_cast<unsigned>(tiles_of(plan, 0).size());
   const unsigned most = launch.most_blocks > 0 ? launch.most_blocks : static_cast<unsigned>(gpu.multiprocessors());
   return {std::min(tiles, most)};
 }
@@ -27,7 +27,7 @@ LocalKernel::LocalKernel(const Plan& plan, Gpu& gpu, const CompileOptions& optio
     : gpu_(gpu),
       kernel_(prepare_kernel(plan, KernelText::local, gpu, options, launch.compiled)),
       grid_(grid_of(plan, gpu, launch)),
-      arguments_(gpu.driver(), plan, kernel_.signature, *kernel_.compiled, {},
+      arguments_(gpu.driver(), plan, kernel_.signature, *kernel_.compiled, RuntimeValues{.rank = launch.rank},
                  gpu.allocate(blocks_of(grid_) * static_cast<std::size_t>(kernel_.compiled->scratch_bytes),
                               "tensor descriptors")) {}
 

@@ -10,6 +10,7 @@ namespace syncopate::cuda {
 struct LocalLaunch {
   unsigned most_blocks = 0;                             ///< of a persistent kernel; 0: one for each SM
   std::shared_ptr<const CompiledKernel> compiled = {};  ///< where it is compiled already
+  int rank = 0;                                         ///< whose arguments it has
 };
 
 class LocalKernel {

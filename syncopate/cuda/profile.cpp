@@ -58,7 +58,7 @@ class Profiler {
     for (int rank = 0; rank < plan.ranks; ++rank) {
       local_.push_back(std::make_unique<LocalKernel>(
           plan, fused_.rank(rank).gpu(), options.compile,
-          LocalLaunch{.most_blocks = static_cast<unsigned>(plan.workers), .compiled = parts.local}));
+          LocalLaunch{.most_blocks = static_cast<unsigned>(plan.workers), .compiled = parts.local, .rank = rank}));
       buffers_.emplace_back();
       for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
         buffers_.back().push_back(fused_.rank(rank).buffer(static_cast<int>(buffer)));

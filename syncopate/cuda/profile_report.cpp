@@ -48,7 +48,7 @@ std::string to_text(const Plan& plan, const GpuProfile& profile) {
     text += row(std::to_string(rank), profile.ranks[rank]);
   text += row("all", profile.all);
   const bool persistent = plan.kernel.persistent;
-  text += fmt::format(kColumns, persistent ? plan.workers : static_cast<int>(plan.tiles.size()),
+  text += fmt::format(kColumns, persistent ? plan.workers : static_cast<int>(tiles_of(plan, 0).size()),
                       persistent ? "" : " (one for each tile)");
   return text;
 }

@@ -167,7 +167,7 @@ void Ranks::put_inputs(int index, const Data& data) {
   const Caller& caller = callers_[static_cast<std::size_t>(index)];
   for (std::size_t buffer = 0; buffer < plan_.buffers.size(); ++buffer) {
     const Buffer& about = plan_.buffers[buffer];
-    const Region& held = about.held[static_cast<std::size_t>(index)];
+    const std::vector<Region> held = held_boxes(about, index);
     const DevicePointer to = on.buffer(static_cast<int>(buffer));
     if (held.empty()) {
       if (left_[buffer])
@@ -176,9 +176,10 @@ void Ranks::put_inputs(int index, const Data& data) {
       continue;
     }
     const auto element = static_cast<std::size_t>(size_in_bytes(about.dtype));
-    for (const Copy& copy : copies_between(held, about.shape, held, about.shape))
-      for (const Copy2dArguments& operation : copy_operations(copy, data.inputs[buffer], to, element))
-        enqueue_copy(driver, operation, caller.stream);
+    for (const Region& box : held)
+      for (const Copy& copy : copies_between(box, about.shape, box, about.shape))
+        for (const Copy2dArguments& operation : copy_operations(copy, data.inputs[buffer], to, element))
+          enqueue_copy(driver, operation, caller.stream);
   }
 }
 

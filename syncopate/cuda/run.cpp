@@ -24,7 +24,9 @@ class Stretch {
  public:
   Stretch(Ranks& ranks, const GpuRunOptions& options) : ranks_(ranks), options_(options) {
     const Plan& plan = ranks.plan();
-    for (const auto& gpu : ranks.gpus()) local_.push_back(std::make_unique<LocalKernel>(plan, *gpu, options.compile));
+    for (int rank = 0; rank < plan.ranks; ++rank)
+      local_.push_back(
+          std::make_unique<LocalKernel>(plan, ranks.rank(rank).gpu(), options.compile, LocalLaunch{.rank = rank}));
     const std::vector<bool> given = has_launch_inputs(plan);
     const std::vector<bool> left = left_by_launches(plan);
     std::size_t bytes = 0;
@@ -132,7 +134,7 @@ class Stretch {
         buffers.push_back(data.outputs[buffer] != 0 ? data.outputs[buffer] : data.inputs[buffer]);
       }
     }
-    local_[static_cast<std::size_t>(gpu.ordinal())]->launch(ranks_.stream(rank), buffers);
+    local_[static_cast<std::size_t>(rank)]->launch(ranks_.stream(rank), buffers);
     gpu.driver().check(gpu.driver().stream_synchronize(ranks_.stream(rank)), "running the local kernel");
   }
 
@@ -161,7 +163,7 @@ class Stretch {
 
   Ranks& ranks_;
   const GpuRunOptions& options_;
-  std::vector<std::unique_ptr<LocalKernel>> local_;  ///< by GPU
+  std::vector<std::unique_ptr<LocalKernel>> local_;  ///< by rank
   int length_ = 1;
   std::vector<std::vector<DevicePointer>> sums_;           ///< [rank][buffer]
   std::vector<std::vector<Ranks::Data>> data_;             ///< [launch][rank]

@@ -38,11 +38,31 @@ ParameterType scalar_type(const std::string& name, const Scalar& value) {
   return {name, narrow ? "i32" : "i64", integer % 16 == 0, value};
 }
 
+/// Of an argument that differs by rank.
+ParameterType common_type(const Plan& plan, const std::string& name) {
+  ParameterType common;
+  for (const ScalarArguments& own : plan.kernel.rank_arguments) {
+    const ParameterType type = scalar_type(name, own.at(name));
+    const bool first = common.type.empty();
+    common.divisible_by_16 = type.divisible_by_16 && (first || common.divisible_by_16);
+    if (first || type.type == "i64") common.type = type.type;
+  }
+  common.name = name;
+  return common;
+}
+
 ParameterType type_of(const Plan& plan, const Parameter& parameter, const SourceLocation& where) {
   const auto buffer = std::find_if(plan.buffers.begin(), plan.buffers.end(),
                                    [&](const Buffer& about) { return about.parameter == parameter.name; });
   if (buffer != plan.buffers.end()) return {parameter.name, "*" + triton_name(buffer->dtype), true, {}};
   if (auto runtime = runtime_type(plan, parameter.name)) return *runtime;
+  const std::vector<ScalarArguments>& by_rank = plan.kernel.rank_arguments;
+  if (!by_rank.empty() && by_rank.front().contains(parameter.name)) {
+    if (parameter.constexpr_)
+      throw UserError(where, fmt::format("argument '{}' differs by rank, and is compiled in", parameter.name),
+                      "one value for all ranks, which run one kernel");
+    return common_type(plan, parameter.name);
+  }
   const auto argument = plan.kernel.arguments.find(parameter.name);
   if (argument == plan.kernel.arguments.end()) {
     if (parameter.default_value) return {parameter.name, "constexpr", false, {}};

@@ -15,13 +15,15 @@ struct ParameterType {
   /// Triton's name of the type: "*bf16", "i32", "i64", "fp32", "u1"; "constexpr" for a value compiled in.
   std::string type;
   bool divisible_by_16 = false;  ///< pointers, which we align, and integers that are
-  std::optional<Scalar> value;   ///< of scalars; of a constexpr too, unless the kernel's own default is meant
+  /// Of scalars that have one on all ranks; of a constexpr too, unless the kernel's own default is meant.
+  std::optional<Scalar> value;
 };
 
 enum class KernelText { local, fused };
 
-/// In the order of the kernel's parameters. Runtime scalars (rank, world size, tile count, time limit) have no value:
-/// they differ by rank or run. Throws UserError for a parameter that the plan gives no value and the kernel no default.
+/// In the order of the kernel's parameters. Runtime scalars (rank, world size, tile count, time limit) have no value,
+/// nor have arguments that differ by rank: of those is known what holds on every rank, for one kernel runs on all.
+/// Throws UserError for a parameter that the plan gives no value and the kernel no default.
 std::vector<ParameterType> signature_of(const Plan& plan, KernelText text);
 
 /// Triton's name of an element type.

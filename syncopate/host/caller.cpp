@@ -16,9 +16,9 @@ Caller::Caller(World& world, int rank, TakeOutputs take_outputs)
       program_(world.plan.programs[static_cast<std::size_t>(rank)]),
       outputs_(world.plan.buffers.size()) {
   for (std::size_t buffer = 0; buffer < world.plan.buffers.size(); ++buffer)
-    if (!world.plan.buffers[buffer].held[static_cast<std::size_t>(rank)].empty()) inputs_.push_back(buffer);
-  for (const Tile& tile : world.plan.tiles) {
-    for (const TileAccess& access : tile.writes) {
+    if (!held_boxes(world.plan.buffers[buffer], rank).empty()) inputs_.push_back(buffer);
+  for (const int tile : tiles_of(world.plan, rank)) {
+    for (const TileAccess& access : world.plan.tiles[static_cast<std::size_t>(tile)].writes) {
       if (world.plan.buffer(access.buffer).is_reduced() || caller_side(world.plan, access.buffer) >= 0) continue;
       RunSet& runs = outputs_[static_cast<std::size_t>(access.buffer)];
       for_each_run(access.region, world.plan.buffer(access.buffer).shape,
@@ -114,8 +114,8 @@ void Caller::put_input(std::size_t buffer) {
   const Buffer& about = world_.plan.buffers[buffer];
   const Bytes& values = world_.inputs(rank_, launch_)[buffer];
   std::vector<Run> runs;
-  for_each_run(about.held[static_cast<std::size_t>(rank_)], about.shape,
-               [&](std::int64_t offset, std::int64_t count) { runs.push_back({offset, count}); });
+  for (const Region& box : held_boxes(about, rank_))
+    for_each_run(box, about.shape, [&](std::int64_t offset, std::int64_t count) { runs.push_back({offset, count}); });
   const std::span<std::byte> bytes = world_.memory.write(rank_, static_cast<int>(buffer), runs, event_);
   const auto size = static_cast<std::size_t>(size_in_bytes(about.dtype));
   for (const Run& run : runs)

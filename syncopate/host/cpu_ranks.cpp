@@ -69,7 +69,7 @@ class Results {
     const std::vector<Bytes>& inputs = world_.inputs(rank, launch);
     std::vector<Bytes> outputs = local_->run(world_.plan, rank, inputs);
     if (launch == 1 && !world_.plan.kernel.streamed_loops.empty())
-      note_order(order_difference(world_.plan, rank, outputs, local_->run_as_written(world_.plan, inputs)));
+      note_order(order_difference(world_.plan, rank, outputs, local_->run_as_written(world_.plan, rank, inputs)));
     return outputs;
   }
 

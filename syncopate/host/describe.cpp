@@ -75,7 +75,7 @@ std::string Describer::signal(int signal) const {
 std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t element, const Event& reader) const {
   const Buffer& about = plan_.buffer(buffer);
   const Region where = element_region(element, about.shape);
-  if (about.held[static_cast<std::size_t>(rank)].contains(where)) return fmt::format("rank {}'s caller", rank);
+  if (holds_any_of(about, rank, where)) return fmt::format("rank {}'s caller", rank);
   for (int from = 0; from < plan_.ranks; ++from) {
     const std::vector<Queue>& queues = plan_.programs[static_cast<std::size_t>(from)].queues;
     for (std::size_t queue = 0; queue < queues.size(); ++queue) {

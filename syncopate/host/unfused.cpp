@@ -97,16 +97,16 @@ LocalKernel::LocalKernel(const Plan& plan) {
 }
 
 std::vector<Bytes> LocalKernel::run(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const {
-  if (!reordered_) return run_as_written(plan, inputs);
+  if (!reordered_) return run_as_written(plan, rank, inputs);
   const IterationOrder order = order_of(plan, rank);
-  return run_in(&order, plan, inputs);
+  return run_in(&order, plan, rank, inputs);
 }
 
-std::vector<Bytes> LocalKernel::run_as_written(const Plan& plan, const std::vector<Bytes>& inputs) const {
-  return run_in(nullptr, plan, inputs);
+std::vector<Bytes> LocalKernel::run_as_written(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const {
+  return run_in(nullptr, plan, rank, inputs);
 }
 
-std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& plan,
+std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& plan, int rank,
                                        const std::vector<Bytes>& inputs) const {
   std::vector<Bytes> buffers = local_inputs(plan, inputs);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer) {
@@ -115,7 +115,7 @@ std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& 
       buffers[buffer] = poison(about.dtype, volume(about.shape));
   }
   QuietMemory memory(plan, std::move(buffers));
-  const Arguments arguments = kernel_arguments(plan);
+  const Arguments arguments = kernel_arguments(plan, rank);
   std::vector<std::int64_t> programs(3, 1);
   std::copy(plan.kernel.grid.begin(), plan.kernel.grid.end(), programs.begin());
   for (std::int64_t z = 0; z < programs[2]; ++z)

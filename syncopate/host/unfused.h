@@ -23,11 +23,12 @@ class LocalKernel {
   /// run_unfused() with the kernel loaded.
   std::vector<Bytes> run(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const;
   /// The same with streamed loops in the kernel's own order.
-  std::vector<Bytes> run_as_written(const Plan& plan, const std::vector<Bytes>& inputs) const;
+  std::vector<Bytes> run_as_written(const Plan& plan, int rank, const std::vector<Bytes>& inputs) const;
 
  private:
   /// Without an order: as written.
-  std::vector<Bytes> run_in(const IterationOrder* order, const Plan& plan, const std::vector<Bytes>& inputs) const;
+  std::vector<Bytes> run_in(const IterationOrder* order, const Plan& plan, int rank,
+                            const std::vector<Bytes>& inputs) const;
 
   std::shared_ptr<const Program> program_;
   std::optional<ReorderedKernel> reordered_;  ///< if it has streamed loops

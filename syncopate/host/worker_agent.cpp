@@ -17,7 +17,7 @@ int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
 }
 
 Arguments fused_arguments(const Plan& plan, int rank) {
-  Arguments arguments = kernel_arguments(plan);
+  Arguments arguments = kernel_arguments(plan, rank);
   const auto pointer = [&](RuntimeBuffer buffer) { return BufferArgument{runtime_number(plan, buffer), Dtype::int64}; };
   const auto slots = static_cast<std::int64_t>(plan.programs[static_cast<std::size_t>(rank)].slots.size());
   arguments[runtime_parameter::kRank] = std::int64_t{rank};
@@ -47,9 +47,9 @@ Arguments fused_arguments(const Plan& plan, int rank) {
 
 }  // namespace
 
-Arguments kernel_arguments(const Plan& plan) {
+Arguments kernel_arguments(const Plan& plan, int rank) {
   Arguments arguments;
-  for (const auto& [name, scalar] : plan.kernel.arguments)
+  for (const auto& [name, scalar] : arguments_of(plan.kernel, rank))
     std::visit([&, &name = name](auto value) { arguments[name] = value; }, scalar);
   for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
     if (plan.buffers[buffer].role == BufferRole::kernel)

@@ -12,7 +12,7 @@
 namespace syncopate::host {
 
 /// The arguments of the local kernel: the plan's scalars, and its buffers by number.
-Arguments kernel_arguments(const Plan& plan);
+Arguments kernel_arguments(const Plan& plan, int rank);
 
 class WorkerAgent final : public Environment {
  public:

@@ -10,7 +10,9 @@
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/pieces.h"
+#include "syncopate/plan/rank_tiles.h"
 #include "syncopate/plan/sum_place.h"
+#include "syncopate/plan/unread.h"
 #include "syncopate/schedule/meaning.h"
 #include "syncopate/schedule/routes.h"
 #include "syncopate/schedule/schedule_json.h"
@@ -36,6 +38,11 @@ const TensorStatement* tensor_of_parameter(const OperatorStatement& statement, c
   return found == statement.tensors.end() ? nullptr : &*found;
 }
 
+bool has_argument(const OperatorStatement& statement, const std::string& name) {
+  return statement.arguments.contains(name) ||
+         (!statement.rank_arguments.empty() && statement.rank_arguments.front().contains(name));
+}
+
 /// Every parameter has exactly one source of its value, and every value a parameter.
 void check_parameters(const OperatorStatement& statement, const TileKernel& kernel) {
   const std::vector<std::string> names = parameter_names(kernel.function());
@@ -56,7 +63,7 @@ void check_parameters(const OperatorStatement& statement, const TileKernel& kern
                       "keep one of them");
   }
   for (const Parameter& parameter : kernel.function().parameters) {
-    if (parameter.default_value || statement.arguments.contains(parameter.name) ||
+    if (parameter.default_value || has_argument(statement, parameter.name) ||
         tensor_of_parameter(statement, parameter.name) != nullptr)
       continue;
     throw UserError(
@@ -213,10 +220,11 @@ Shape inside_shape(const TensorStatement& tensor, int ranks) {
   return shape;
 }
 
-std::vector<Region> empty_boxes(const Shape& shape, int ranks) {
+/// One for each rank.
+std::vector<std::vector<Region>> empty_boxes(const Shape& shape, int ranks) {
   Region empty = Region::whole(shape);
   for (int d = 0; d < empty.dimensions(); ++d) empty[d] = {0, 0};
-  return std::vector<Region>(static_cast<std::size_t>(ranks), empty);
+  return std::vector<std::vector<Region>>(static_cast<std::size_t>(ranks), {empty});
 }
 
 /// The tensor of all summands of an input that is summed.
@@ -246,7 +254,7 @@ Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     if (role.exchanged()) buffer.window.push_back(held_region(tensor.inside, tensor.shape, ranks, rank));
-    if (!role.written && !role.exchanged()) buffer.held[r] = held_region(tensor.before, tensor.shape, ranks, rank);
+    if (!role.written && !role.exchanged()) buffer.held[r] = held_regions(tensor.before, tensor.shape, ranks, rank);
   }
   return buffer;
 }
@@ -276,7 +284,7 @@ Buffer make_caller_buffer(const TensorStatement& tensor, const Role& role, int r
   buffer.held = empty_boxes(buffer.shape, ranks);
   for (int rank = 0; rank < ranks && !role.written; ++rank)
     if (const Region& window = buffer.window[static_cast<std::size_t>(rank)]; !window.empty())
-      buffer.held[static_cast<std::size_t>(rank)] = in_buffer(buffer, rank, window);
+      buffer.held[static_cast<std::size_t>(rank)] = {in_buffer(buffer, rank, window)};
   return buffer;
 }
 
@@ -401,63 +409,44 @@ bool is_pulled(const Schedule& schedule) {
   return false;
 }
 
-/// What is loaded of a buffer where the local kernel reads `region`.
-Region loaded_region(const Buffer& buffer, const Region& region) {
-  if (!buffer.stacked) return region;
-  Region loaded = Region::whole(buffer.shape);
-  for (int d = 0; d < region.dimensions(); ++d) loaded[d + 1] = region[d];
-  return loaded;
-}
-
-std::vector<Tile> make_tiles(const TileSpace& space, const std::vector<Buffer>& buffers) {
-  const auto buffer_index = [&](const std::string& parameter) {
-    for (std::size_t i = 0; i < buffers.size(); ++i)
-      if (buffers[i].parameter == parameter) return static_cast<int>(i);
-    throw InternalError("access through a parameter that is no tensor");
-  };
-  std::vector<Tile> tiles;
-  tiles.reserve(space.tiles.size());
-  for (const TileFootprint& footprint : space.tiles) {
-    Tile tile;
-    tile.index = footprint.index;
-    for (const ParameterAccess& access : footprint.accesses) {
-      const int buffer = buffer_index(access.parameter);
-      for (const Region& region : access.reads)
-        tile.reads.push_back({buffer, loaded_region(buffers[static_cast<std::size_t>(buffer)], region)});
-      for (const Region& region : access.writes) tile.writes.push_back({buffer, region});
-    }
-    tiles.push_back(std::move(tile));
-  }
-  return tiles;
-}
-
 /// Whether streamed loops read the parameter, at addresses that depend on their variables.
-bool is_streamed(const TileSpace& space, const std::string& parameter) {
+bool is_streamed(std::span<const TileSpace> spaces, const std::string& parameter) {
   std::set<const LoopReads*> seen;
-  for (const TileFootprint& tile : space.tiles)
-    for (const LoopFootprint& loop : tile.loops)
-      if (loop.reads && seen.insert(loop.reads.get()).second)
-        for (const auto& iteration : loop.reads->iterations)
-          for (const LoopRead& read : iteration)
-            if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
+  for (const TileSpace& space : spaces)
+    for (const TileFootprint& tile : space.tiles)
+      for (const LoopFootprint& loop : tile.loops)
+        if (loop.reads && seen.insert(loop.reads.get()).second)
+          for (const auto& iteration : loop.reads->iterations)
+            for (const LoopRead& read : iteration)
+              if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) return true;
   return false;
 }
 
 /// Whether any tile accesses the parameter in the way `regions` selects: &ParameterAccess::reads or ::writes.
-bool is_accessed(const TileSpace& space, const std::string& parameter, std::vector<Region> ParameterAccess::* regions) {
-  for (const TileFootprint& tile : space.tiles)
-    for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter && !(access.*regions).empty()) return true;
+bool is_accessed(std::span<const TileSpace> spaces, const std::string& parameter,
+                 std::vector<Region> ParameterAccess::* regions) {
+  for (const TileSpace& space : spaces)
+    for (const TileFootprint& tile : space.tiles)
+      for (const ParameterAccess& access : tile.accesses)
+        if (access.parameter == parameter && !(access.*regions).empty()) return true;
   return false;
 }
 
-Role role_of(const TensorStatement& tensor, const TileSpace& space) {
+/// Where `what` has a place for the parameter, on whichever rank.
+const SourceLocation* place_of(std::span<const TileSpace> spaces,
+                               std::map<std::string, SourceLocation> TileSpace::* what, const std::string& parameter) {
+  for (const TileSpace& space : spaces)
+    if (const auto found = (space.*what).find(parameter); found != (space.*what).end()) return &found->second;
+  return nullptr;
+}
+
+Role role_of(const TensorStatement& tensor, std::span<const TileSpace> spaces) {
   Role role;
-  role.written = is_accessed(space, tensor.parameter, &ParameterAccess::writes);
+  role.written = is_accessed(spaces, tensor.parameter, &ParameterAccess::writes);
   const bool read =
-      is_accessed(space, tensor.parameter, &ParameterAccess::reads) || is_streamed(space, tensor.parameter);
+      is_accessed(spaces, tensor.parameter, &ParameterAccess::reads) || is_streamed(spaces, tensor.parameter);
   if (role.written && read)
-    throw UserError(space.first_reads.at(tensor.parameter),
+    throw UserError(*place_of(spaces, &TileSpace::first_reads, tensor.parameter),
                     fmt::format("the kernel both reads and writes tensor '{}'", tensor.name),
                     "an output may only be stored to: no loads from it and no atomics on it");
   role.collective = role.written ? output_collective(tensor) : input_collective(tensor);
@@ -469,24 +458,21 @@ Role role_of(const TensorStatement& tensor, const TileSpace& space) {
 }
 
 /// Of an input that arrives while the kernel runs. `arrives`: "is gathered".
-void check_arriving(const TensorStatement& tensor, const TileSpace& space, std::string_view arrives) {
-  const auto by_data = space.reads_by_data.find(tensor.parameter);
-  if (by_data != space.reads_by_data.end())
-    throw UserError(by_data->second,
+void check_arriving(const TensorStatement& tensor, std::span<const TileSpace> spaces, std::string_view arrives) {
+  if (const SourceLocation* by_data = place_of(spaces, &TileSpace::reads_by_data, tensor.parameter))
+    throw UserError(*by_data,
                     fmt::format("tensor '{}' {} while the kernel runs, but data decide what this reads of it",
                                 tensor.name, arrives),
                     "which elements of a communicated tensor a tile reads must follow from its indices and the "
                     "arguments; give every rank all of this one beforehand");
-  const auto early = space.unguarded_reads.find(tensor.parameter);
-  if (early != space.unguarded_reads.end())
-    throw UserError(early->second,
+  if (const SourceLocation* early = place_of(spaces, &TileSpace::unguarded_reads, tensor.parameter))
+    throw UserError(*early,
                     fmt::format("tensor '{}' {} while the kernel runs, but this reads it outside the work of a tile",
                                 tensor.name, arrives),
                     "read it in the loop over tiles, after the tile indices");
-  const auto unreached = space.reads_past_indices.find(tensor.parameter);
-  if (unreached != space.reads_past_indices.end())
+  if (const SourceLocation* unreached = place_of(spaces, &TileSpace::reads_past_indices, tensor.parameter))
     throw UserError(
-        unreached->second,
+        *unreached,
         fmt::format("tensor '{}' {}, but which part of it this reads depends on no tile index", tensor.name, arrives),
         "a tile's wait guards only addresses that follow from its indices: do this for the tensor beforehand");
 }
@@ -548,13 +534,13 @@ void add_caller_buffer(const OperatorStatement& statement, const TensorStatement
 }
 
 /// Makes the buffer of one tensor, and its schedule if it is communicated.
-void bind_tensor(const OperatorStatement& statement, const TensorStatement& stated, const TileSpace& space,
+void bind_tensor(const OperatorStatement& statement, const TensorStatement& stated, std::span<const TileSpace> spaces,
                  BoundOperator& bound) {
   Plan& plan = bound.plan;
-  const Role role = role_of(stated, space);
+  const Role role = role_of(stated, spaces);
   const TensorStatement tensor = role.summed ? stack_of(stated, statement.ranks) : stated;
   if (role.gathered() || (role.exchanged() && !role.written))
-    check_arriving(stated, space, role.summed ? "is summed" : role.gathered() ? "is gathered" : "arrives from peers");
+    check_arriving(stated, spaces, role.summed ? "is summed" : role.gathered() ? "is gathered" : "arrives from peers");
   if (role.reduced() && reduced_buffer(plan) >= 0)
     throw UserError(
         tensor.placement_where,
@@ -568,6 +554,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   communicated.schedule = make_schedule(statement, tensor, role, communication);
   communicated.where = tensor.placement_where;
   communicated.in_words = describe(stated, role, communication);
+  communicated.communication = communication;
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
   communicated.sum = communication.sum;
@@ -584,7 +571,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
 std::set<std::string> arriving_parameters(const OperatorStatement& statement) {
   std::set<std::string> parameters;
   for (const TensorStatement& tensor : statement.tensors)
-    if (tensor.before.kind == Placement::Kind::shard && tensor.inside != tensor.before)
+    if (tensor.before.cuts() && tensor.inside.kind != Placement::Kind::partial_sum && tensor.inside != tensor.before)
       parameters.insert(tensor.parameter);
   return parameters;
 }
@@ -606,8 +593,9 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
                     "remove it: [launch] workers says how many programs of it run");
   const std::set<std::string> arriving = arriving_parameters(statement);
   const bool streams = !arriving.empty() && !kernel.streamed_loops().empty();
-  TileSpace space = analyse_tiles(kernel, statement.arguments, bindings, statement.grid, streams);
-  keep_streamed_reads(space, arriving);
+  std::vector<TileSpace> spaces = analyse_ranks(statement, kernel, bindings, streams);
+  keep_streamed_reads(spaces, arriving);
+  const TileSpace& space = spaces.front();
 
   BoundOperator bound;
   Plan& plan = bound.plan;
@@ -619,6 +607,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.kernel.function = kernel.function().name;
   plan.kernel.local_source = kernel.module().source->text();
   plan.kernel.arguments = statement.arguments;
+  plan.kernel.rank_arguments = statement.rank_arguments;
   // The fused kernel's walk ignores it, and the unfused reference is one program that walks all tiles.
   if (!space.step_parameter.empty()) plan.kernel.arguments[space.step_parameter] = std::int64_t{1};
   plan.kernel.axes = space.axes;
@@ -630,11 +619,11 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
 
   for (const Parameter& parameter : kernel.function().parameters)
     if (const TensorStatement* tensor = tensor_of_parameter(statement, parameter.name))
-      bind_tensor(statement, *tensor, space, bound);
+      bind_tensor(statement, *tensor, spaces, bound);
   for (CommunicatedTensor& communicated : bound.communicated)
-    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, space, plan);
-  plan.tiles = make_tiles(space, plan.buffers);
-  cut_into_pieces(space, kernel, bound);
+    if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, spaces, plan);
+  make_tiles(spaces, kernel, bound);
+  leave_out_unread(bound);
   return bound;
 }
 

@@ -26,14 +26,18 @@ struct Landing {
 struct CommunicatedTensor {
   int buffer = 0;  ///< index into Plan::buffers
   Schedule schedule;
-  SourceLocation where;  ///< of the tensor's placement
-  std::string in_words;  ///< what is communicated, and how; without the memory budget
+  SourceLocation where;                  ///< of the tensor's placement
+  std::string in_words;                  ///< what is communicated, and how; without the memory budget
+  CommunicationStatement communication;  ///< as stated, or by default
   std::optional<std::int64_t> memory_budget;
   SourceLocation budget_where;
   /// Of a tensor with a source or a result: that buffer, and per rank the boxes of the tensor, if any, that the rank
   /// itself has on the other side too.
   int caller_buffer = -1;
   std::vector<std::vector<Region>> own_parts;
+  /// [rank][index]: the operators of the schedule that are left out, since nobody reads what they would bring. Empty if
+  /// there are none.
+  std::vector<std::vector<bool>> left_out;
   /// Of a reduced tensor: what is asked for, and whether peers reach for it wherever sums are taken.
   SumPlace sum = SumPlace::automatic;
   SourceLocation sum_where;
@@ -47,6 +51,8 @@ struct CommunicatedTensor {
 struct BoundOperator {
   Plan plan;  ///< everything but signals, programs, sums and `communication`
   std::vector<CommunicatedTensor> communicated;
+  /// Per rank: its tiles, in the local kernel's own order, by index into Plan::tiles.
+  std::vector<std::vector<int>> tiles;
 };
 
 /// Throws UserError for what the user can mend: parameters without a value, shapes that disagree with the kernel,

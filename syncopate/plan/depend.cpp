@@ -56,6 +56,10 @@ class ScheduleAdder {
 
   void add(Dependency which) {
     const Operator& op = communicated_.schedule.at(which);
+    if (is_left_out(which)) {
+      behind_[{which.rank, which.index}] = nodes_of(op.dependencies);
+      return;
+    }
     const auto* p2p = std::get_if<P2P>(&op.action);
     check_internal(p2p != nullptr, "bind leaves only P2P operators");
     TransferNode made;
@@ -72,14 +76,31 @@ class ScheduleAdder {
       made.destination_region = landing.region;
       if (landing.reuses) made.reuses = node_of_.at({landing.reuses->rank, landing.reuses->index});
     }
-    for (const Dependency& dependency : op.dependencies) {
-      made.dependencies.push_back(node_of_.at({dependency.rank, dependency.index}));
-      const TransferNode& before = node(made.dependencies.back());
+    made.dependencies = nodes_of(op.dependencies);
+    for (const int dependency : made.dependencies) {
+      const TransferNode& before = node(dependency);
       made.start = std::max(made.start, before.arrival);
       made.level = std::max(made.level, before.level + 1);
     }
     const bool distributes = plan_.buffer(communicated_.buffer).is_reduced() && !made.reduces;
     node_of_[{which.rank, which.index}] = issue(std::move(made), ports_, op.port, distributes, 1);
+  }
+
+  bool is_left_out(Dependency which) const {
+    return !communicated_.left_out.empty() &&
+           communicated_.left_out[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];
+  }
+
+  /// The nodes of operators; of one that is left out those that it would have come after.
+  std::vector<int> nodes_of(const std::vector<Dependency>& operators) const {
+    std::vector<int> nodes;
+    for (const Dependency& d : operators) {
+      const auto made = node_of_.find({d.rank, d.index});
+      const std::vector<int>& more = made != node_of_.end() ? std::vector{made->second} : behind_.at({d.rank, d.index});
+      for (const int n : more)
+        if (std::find(nodes.begin(), nodes.end(), n) == nodes.end()) nodes.push_back(n);
+    }
+    return nodes;
   }
 
   /// Of an output what leaves the rank goes first, and what stays last.
@@ -152,7 +173,8 @@ class ScheduleAdder {
   bool written_;  ///< there is a result
   Ports ports_;
   Ports& own_ports_;
-  std::map<std::pair<int, int>, int> node_of_;  // (rank, index) -> node
+  std::map<std::pair<int, int>, int> node_of_;              // (rank, index) -> node
+  std::map<std::pair<int, int>, std::vector<int>> behind_;  // of operators that are left out: what they wait for
 };
 
 /// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.

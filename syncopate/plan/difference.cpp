@@ -149,10 +149,12 @@ OrderDifference order_difference(const Plan& plan, int rank, const std::vector<B
     const TwoOrders orders(plan, rank, buffer, reordered[buffer], as_written[buffer]);
     if (plan.buffers[buffer].role == BufferRole::result)  // tiles of several ranks have made it
       orders.compare("", Region::whole(plan.buffers[buffer].shape), roundoff, worst);
-    for (const Tile& tile : plan.tiles)
+    for (const int number : tiles_of(plan, rank)) {
+      const Tile& tile = plan.tiles[static_cast<std::size_t>(number)];
       for (const TileAccess& write : tile.writes)
         if (write.buffer == static_cast<int>(buffer))
           orders.compare(fmt::format(" of tile ({})", fmt::join(tile.index, ", ")), write.region, roundoff, worst);
+    }
   }
   return worst;
 }

@@ -145,7 +145,10 @@ void copy_box(const Bytes& from, const Shape& from_shape, const Region& from_box
 }
 
 bool is_input(const Buffer& buffer) {
-  return std::any_of(buffer.held.begin(), buffer.held.end(), [](const Region& held) { return !held.empty(); });
+  const auto is_there = [](const Region& box) { return !box.empty(); };
+  return std::any_of(buffer.held.begin(), buffer.held.end(), [&](const std::vector<Region>& boxes) {
+    return std::any_of(boxes.begin(), boxes.end(), is_there);
+  });
 }
 
 std::vector<bool> written_by_tiles(const Plan& plan) {

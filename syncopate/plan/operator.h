@@ -70,8 +70,10 @@ struct OperatorStatement {
   SourceLocation grid_where;
   std::string kernel_file;  ///< resolved against the operator file's folder
   std::string kernel_function;
-  ScalarArguments arguments;
-  std::map<std::string, SourceLocation> argument_where;
+  ScalarArguments arguments;  ///< those that have one value on all ranks
+  /// Per rank: those that do not. Empty if there are none.
+  std::vector<ScalarArguments> rank_arguments = {};
+  std::map<std::string, SourceLocation> argument_where;  ///< of both
   SourceLocation kernel_where;
   std::vector<TensorStatement> tensors;  ///< in file order
   std::vector<CommunicationStatement> communications;

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <set>
 
 #include "syncopate/core/expression.h"
 #include "syncopate/core/text.h"
@@ -45,7 +47,7 @@ Scalar scalar_of(const Setting& setting, const std::string& name) {
       return setting.boolean;
     default:
       throw UserError(setting.where, fmt::format("argument '{}' is not a number", name),
-                      "arguments are integers, floating-point numbers or booleans");
+                      "arguments are integers, floating-point numbers, booleans, or integer expressions in quotes");
   }
 }
 
@@ -54,6 +56,7 @@ struct KnownNames {
   Names integers;
   std::map<std::string, std::string> others;        ///< with their values
   std::map<std::string, SourceLocation> overrides;  ///< of the names whose value is from the command line
+  std::set<std::string> by_rank;                    ///< names that have no value of all ranks
 
   void add_place(const std::string& name, const SourceLocation& where) {
     if (where.line == 0) overrides[name] = where;
@@ -87,12 +90,80 @@ SourceLocation cause_of(const Setting& setting, const KnownNames& names) {
 
 /// An integer, or an expression in quotes.
 std::int64_t size_of(const Setting& setting, std::string_view what, const KnownNames& names) {
-  return setting.kind == Setting::Kind::string ? evaluate(setting.string, names.integers, inside_quotes(setting.where),
-                                                          names.others, override_behind(setting, names))
-                                               : integer_of(setting, what);
+  if (setting.kind != Setting::Kind::string) return integer_of(setting, what);
+  for (const std::string& name : names_in(setting.string))
+    if (names.by_rank.contains(name))
+      throw UserError(setting.where, fmt::format("{} is \"{}\", and '{}' differs by rank", what, setting.string, name),
+                      "an expression that is the same on all ranks");
+  return evaluate(setting.string, names.integers, inside_quotes(setting.where), names.others,
+                  override_behind(setting, names));
 }
 
-void read_kernel(const Setting& table, const std::string& folder, OperatorStatement& statement) {
+/// An argument that is an expression, of sizes, other arguments, `ranks` and `rank`: its value on each rank.
+class ArgumentExpressions {
+ public:
+  ArgumentExpressions(const Setting& arguments, OperatorStatement& statement, const SourceLocation& ranks_where)
+      : arguments_(arguments), statement_(statement) {
+    for (int rank = 0; rank < statement.ranks; ++rank) {
+      KnownNames names = known_names(statement.arguments, statement.argument_where);
+      names.integers["ranks"] = statement.ranks;
+      names.add_place("ranks", ranks_where);
+      names.integers["rank"] = rank;
+      names_.push_back(std::move(names));
+    }
+  }
+
+  void run() {
+    for (const auto& [name, value] : arguments_.members)
+      if (value.kind == Setting::Kind::string) evaluate_argument(name, value);
+  }
+
+ private:
+  void evaluate_argument(const std::string& name, const Setting& value) {
+    if (done_.contains(name)) return;
+    if (!begun_.insert(name).second)
+      throw UserError(value.where, fmt::format("argument '{}' depends on itself: \"{}\"", name, value.string),
+                      "an expression of other arguments, ranks and rank");
+    for (const std::string& other : names_in(value.string)) {
+      const auto setting = std::find_if(arguments_.members.begin(), arguments_.members.end(),
+                                        [&](const auto& member) { return member.first == other; });
+      const bool is_expression = setting != arguments_.members.end() && setting->second.kind == Setting::Kind::string;
+      if (is_expression && other != "rank" && other != "ranks") evaluate_argument(other, setting->second);
+    }
+    std::vector<std::int64_t> values;
+    for (const KnownNames& names : names_) values.push_back(size_of(value, fmt::format("argument '{}'", name), names));
+    keep(name, values);
+    done_.insert(name);
+  }
+
+  void keep(const std::string& name, const std::vector<std::int64_t>& values) {
+    const bool differ = std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end();
+    if (!differ) statement_.arguments[name] = values.front();
+    if (differ) statement_.rank_arguments.resize(values.size());
+    for (std::size_t rank = 0; rank < values.size(); ++rank) {
+      if (differ) statement_.rank_arguments[rank][name] = values[rank];
+      if (name != "rank" && name != "ranks") names_[rank].integers[name] = values[rank];
+    }
+  }
+
+  const Setting& arguments_;
+  OperatorStatement& statement_;
+  std::vector<KnownNames> names_;  ///< per rank
+  std::set<std::string> begun_;
+  std::set<std::string> done_;
+};
+
+/// What sizes that are the same on all ranks may be made of.
+KnownNames known_names(const OperatorStatement& statement) {
+  KnownNames names = known_names(statement.arguments, statement.argument_where);
+  if (!names.integers.contains("rank")) names.by_rank.insert("rank");
+  if (!statement.rank_arguments.empty())
+    for (const auto& own : statement.rank_arguments.front()) names.by_rank.insert(own.first);
+  return names;
+}
+
+void read_kernel(const Setting& table, const std::string& folder, const SourceLocation& ranks_where,
+                 OperatorStatement& statement) {
   SettingsReader reader(table, "[kernel]");
   statement.kernel_where = reader.where();
   const std::string file = reader.string("file", "file = \"kernel.py\"");
@@ -102,11 +173,12 @@ void read_kernel(const Setting& table, const std::string& folder, OperatorStatem
   if (arguments.kind != Setting::Kind::table)
     throw UserError(arguments.where, "'args' of [kernel] is not a table", "args = { M = 1024, ... }");
   for (const auto& [name, value] : arguments.members) {
-    statement.arguments[name] = scalar_of(value, name);
+    if (value.kind != Setting::Kind::string) statement.arguments[name] = scalar_of(value, name);
     statement.argument_where[name] = value.where;
   }
+  ArgumentExpressions(arguments, statement, ranks_where).run();
   if (const Setting* grid = reader.optional("grid")) {
-    const KnownNames names = known_names(statement.arguments, statement.argument_where);
+    const KnownNames names = known_names(statement);
     statement.grid = size_of(*grid, "'grid' of [kernel]", names);
     statement.grid_where = grid->where;
     if (statement.grid < 1 || statement.grid > kMostPrograms)
@@ -121,7 +193,7 @@ Placement placement_of(const Setting& setting, std::string_view what) {
   const std::optional<Placement> placement = Placement::parse(text);
   if (!placement)
     throw UserError(setting.where, fmt::format("{} is '{}'", what, text),
-                    "a placement is \"shard(dimension)\", \"replicate\" or \"partial(sum)\"");
+                    "a placement is \"shard(dimension)\", \"zigzag(dimension)\", \"replicate\" or \"partial(sum)\"");
   return *placement;
 }
 
@@ -164,7 +236,7 @@ void read_placements(SettingsReader& reader, const std::string& what, TensorStat
   if (before == nullptr) tensor.before = tensor.inside;
   if (after == nullptr) tensor.after = tensor.inside;
   for (const Placement& placement : {tensor.before, tensor.inside, tensor.after})
-    if (placement.kind == Placement::Kind::shard && placement.dimension >= static_cast<int>(tensor.shape.size()))
+    if (placement.cuts() && placement.dimension >= static_cast<int>(tensor.shape.size()))
       throw UserError(tensor.placement_where,
                       fmt::format("{} shards dimension {} of a tensor of {}", what, placement.dimension,
                                   count_of(tensor.shape.size(), "dimension")),
@@ -187,6 +259,7 @@ std::vector<Range> values_of(const Setting& setting, const std::string& what, co
   for (std::int64_t rank = 0; rank < names.integers.at("ranks"); ++rank) {
     KnownNames of_rank = names;
     of_rank.integers["rank"] = rank;
+    of_rank.by_rank.erase("rank");
     const std::string item = fmt::format("'values' of {}", what);
     const Range range{size_of(setting.items[0], item, of_rank), size_of(setting.items[1], item, of_rank)};
     if (range.empty() || range.begin < least || range.end > most)
@@ -329,7 +402,8 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
   statement.name = reader.string("operator", "operator = \"name\"");
   const Setting& ranks = reader.required("ranks", "ranks = 4");
   statement.ranks = bounded(ranks, "'ranks'", 1, kMostRanks);
-  read_kernel(reader.required("kernel", "a [kernel] table with file, function and args"), folder, statement);
+  read_kernel(reader.required("kernel", "a [kernel] table with file, function and args"), folder, ranks.where,
+              statement);
   if (const Setting* launch = reader.optional("launch")) {
     SettingsReader launch_reader(*launch, "[launch]");
     if (const Setting* workers = launch_reader.optional("workers"))
@@ -345,7 +419,7 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
     launch_reader.finish();
   }
 
-  KnownNames names = known_names(statement.arguments, statement.argument_where);
+  KnownNames names = known_names(statement);
   names.integers.emplace("ranks", statement.ranks);
   names.add_place("ranks", ranks.where);
   const Setting& tensors = reader.required("tensors", "a [tensors.name] table for every tensor of the kernel");

@@ -101,6 +101,12 @@ class Orderer {
     return {any_leaves_ ? end_ + ready : ready, Moment::Purpose::stays, 0};
   }
 
+  std::size_t tiles_of_rank_0() const {
+    int last = -1;
+    for (const Work& work : graph_.work.front()) last = std::max(last, work.tile);
+    return static_cast<std::size_t>(last) + 1;
+  }
+
   /// The order of one rank by moments alone.
   std::vector<int> wanted_order(const std::vector<Work>& work) const {
     std::vector<Moment> moments;
@@ -109,7 +115,8 @@ class Orderer {
     std::vector<int> order(work.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return moment(a) < moment(b); });
-    const LocalOrder local = local_order(tiles_);
+    // Rank 0's tiles come first; other ranks walk theirs alike.
+    const LocalOrder local = local_order(std::span(tiles_).first(tiles_of_rank_0()));
     for (std::size_t begin = 0; begin < order.size();) {
       std::size_t end = begin + 1;
       while (end < order.size() && moment(order[end]) == moment(order[begin])) ++end;
@@ -224,7 +231,7 @@ class Orderer {
 
 }  // namespace
 
-LocalOrder local_order(const std::vector<Tile>& tiles) {
+LocalOrder local_order(std::span<const Tile> tiles) {
   LocalOrder order;
   if (tiles.size() < 2) return order;
   const auto differing_axis = [&](std::size_t a, std::size_t b) {

@@ -1,6 +1,7 @@
 // Pass 3, order: in which order each rank works through its tiles (the tile-scheduler swizzle). Runs after depend.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "syncopate/plan/depend.h"
@@ -15,7 +16,7 @@ struct LocalOrder {
   std::int64_t band = 1;
 };
 /// Read off the first tiles of the local kernel's order.
-LocalOrder local_order(const std::vector<Tile>& tiles);
+LocalOrder local_order(std::span<const Tile> tiles);
 
 /// One order of everything, in which nothing stands before what it waits for.
 struct WorkOrder {
@@ -32,6 +33,7 @@ struct WorkOrder {
 /// needs no transfer first, then by estimated arrival. Work that belongs together in this keeps the local kernel's
 /// grouped order, so that the cache reuse its author intended survives. However many workers take the slots, ranks
 /// never wait for each other in a circle, since the orders of all ranks and queues are parts of one.
+/// `tiles` are the plan's.
 WorkOrder order_work(const DependenceGraph& graph, const std::vector<Tile>& tiles);
 
 }  // namespace syncopate

@@ -68,7 +68,8 @@ class PlanParser {
     part.function = reader.string("function");
     part.fused_function = reader.string("fused_function");
     const Json& hash = reader.required("fused_hash");
-    arguments(reader.required("arguments"));
+    part.arguments = arguments(reader.required("arguments"));
+    if (const Json* differing = reader.optional("rank_arguments")) rank_arguments(*differing);
     for (const Json& axis : reader.array("axes")) part.axes.push_back(expect_string(file_, axis, "axis"));
     const Json& extents = reader.required("extents");
     part.extents = values_.integers(extents, "an extent", 1, kMostAlongAxis);
@@ -88,22 +89,43 @@ class PlanParser {
     reader.finish();
   }
 
-  void arguments(const Json& value) {
+  ScalarArguments arguments(const Json& value) const {
     const JsonReader reader(file_, value, "the kernel's arguments");
+    ScalarArguments arguments;
     for (const auto& [name, argument] : value.members()) {
       switch (argument.kind()) {
         case Json::Kind::integer:
-          plan_.kernel.arguments[name] = argument.integer();
+          arguments[name] = argument.integer();
           break;
         case Json::Kind::number:
-          plan_.kernel.arguments[name] = argument.number();
+          arguments[name] = argument.number();
           break;
         case Json::Kind::boolean:
-          plan_.kernel.arguments[name] = argument.boolean();
+          arguments[name] = argument.boolean();
           break;
         default:
           throw reader.error(argument, fmt::format("argument '{}' is not a number", name), "a number");
       }
+    }
+    return arguments;
+  }
+
+  /// Of each rank the same ones, and none of those that all ranks share.
+  void rank_arguments(const Json& value) {
+    KernelPart& part = plan_.kernel;
+    for (const Json& item : values_.tuple(value, "'rank_arguments'", static_cast<std::size_t>(plan_.ranks))) {
+      const ScalarArguments own = arguments(item);
+      const ScalarArguments& first = part.rank_arguments.empty() ? own : part.rank_arguments.front();
+      const auto alike = [&](const auto& mine, const auto& other) {
+        return mine.first == other.first && mine.second.index() == other.second.index();
+      };
+      if (own.empty() || !std::equal(own.begin(), own.end(), first.begin(), first.end(), alike))
+        throw values_.error(item, "ranks have different arguments of their own",
+                            "the same names, with numbers of a kind");
+      for (const auto& [name, number] : own)
+        if (part.arguments.contains(name))
+          throw values_.error(item, fmt::format("argument '{}' is one of all ranks, too", name), "one of the two");
+      part.rank_arguments.push_back(own);
     }
   }
 
@@ -142,7 +164,7 @@ class PlanParser {
     buffer.after = values_.placement(reader.required("after"), "'after'", dimensions);
     const Json& held = reader.required("held");
     for (const Json& item : values_.tuple(held, "held", static_cast<std::size_t>(plan_.ranks)))
-      buffer.held.push_back(values_.region(item, buffer.shape, buffer.name));
+      buffer.held.push_back(boxes_of(item, buffer));
     buffer.values = values_of(reader.required("values"), buffer.dtype);
     const std::string role = reader.string("role");
     const std::optional<BufferRole> known_role = buffer_role_from_name(role);
@@ -156,12 +178,36 @@ class PlanParser {
       buffer.stacked = values_.boolean(*stacked, "'stacked'");
       if (buffer.stacked) check_stack(buffer, *stacked);
     }
+    check_zigzag(buffer, reader.required("before"));
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
                           "each buffer of the kernel has one of its own, and others have none");
     reader.finish();
     plan_.buffers.push_back(std::move(buffer));
+  }
+
+  /// A box, or a list of boxes.
+  std::vector<Region> boxes_of(const Json& value, const Buffer& buffer) const {
+    const std::vector<Json>& items = expect_array(file_, value, "'held'");
+    const bool is_box = !items.empty() && items[0].kind() == Json::Kind::array && !items[0].items().empty() &&
+                        items[0].items()[0].kind() != Json::Kind::array;
+    if (is_box || items.empty()) return {values_.region(value, buffer.shape, buffer.name)};
+    std::vector<Region> boxes;
+    for (const Json& item : items) boxes.push_back(values_.region(item, buffer.shape, buffer.name));
+    return boxes;
+  }
+
+  /// zigzag is how a gathered tensor is held before.
+  void check_zigzag(const Buffer& buffer, const Json& at) const {
+    using Kind = Placement::Kind;
+    const bool gathered = buffer.role == BufferRole::kernel && buffer.inside.kind == Kind::replicate && !buffer.stacked;
+    if (buffer.inside.kind == Kind::zigzag || buffer.after.kind == Kind::zigzag ||
+        (buffer.before.kind == Kind::zigzag && !gathered))
+      throw values_.error(at,
+                          fmt::format("buffer '{}' goes from {} to {} to {}", buffer.name, buffer.before.to_string(),
+                                      buffer.inside.to_string(), buffer.after.to_string()),
+                          "zigzag is how ranks hold what is gathered: before = zigzag(d), inside = replicate");
   }
 
   std::vector<Range> values_of(const Json& value, Dtype dtype) const {
@@ -276,8 +322,8 @@ class PlanParser {
   }
 
   void check_holds_nothing(const Buffer& buffer, const Json& at) const {
-    for (const Region& held : buffer.held)
-      if (!held.empty())
+    for (int rank = 0; rank < plan_.ranks; ++rank)
+      if (!held_boxes(buffer, rank).empty())
         throw values_.error(at, fmt::format("the caller puts something into buffer '{}'", buffer.name),
                             "the operator fills it: held is empty");
   }

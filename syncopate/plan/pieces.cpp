@@ -1,30 +1,19 @@
 #include "syncopate/plan/pieces.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <memory>
 #include <utility>
+
+#include "syncopate/plan/box_list.h"
 
 namespace syncopate {
 
 namespace {
 
 using Iteration = std::vector<LoopRead>;
-
-/// Adds a box to a list, merging it with one of the last few where the two make a box: the iterations of a loop read
-/// one box, or a few in turn, which grow.
-void add_box(std::vector<Region>& regions, const Region& region) {
-  constexpr std::size_t kLookBack = 4;
-  const std::size_t oldest = regions.size() > kLookBack ? regions.size() - kLookBack : 0;
-  for (std::size_t i = regions.size(); i > oldest; --i) {
-    const Region both = hull(regions[i - 1], region);
-    if (both.volume() != regions[i - 1].volume() + region.volume() - intersect(regions[i - 1], region).volume())
-      continue;
-    regions[i - 1] = both;
-    return;
-  }
-  regions.push_back(region);
-}
 
 /// What one instruction reads in an iteration.
 std::vector<Region> reads_of(const Iteration& iteration, int instruction) {
@@ -37,19 +26,24 @@ std::vector<Region> reads_of(const Iteration& iteration, int instruction) {
 /// Sorts the reads of streamed loops.
 class Keeper {
  public:
-  Keeper(TileSpace& space, const std::set<std::string>& arriving) : space_(space) {
-    for (const std::string& parameter : space.parameters) arriving_.push_back(arriving.contains(parameter));
-    varying_.resize(space.tiles.empty() ? 0 : space.tiles.front().loops.size());
+  Keeper(std::span<TileSpace> spaces, const std::set<std::string>& arriving)
+      : spaces_(spaces), parameters_(spaces.front().parameters) {
+    for (const std::string& parameter : parameters_) arriving_.push_back(arriving.contains(parameter));
+    const std::vector<TileFootprint>& tiles = spaces.front().tiles;
+    varying_.resize(tiles.empty() ? 0 : tiles.front().loops.size());
   }
 
   void run() {
-    for (const TileFootprint& tile : space_.tiles)
-      for (std::size_t loop = 0; loop < tile.loops.size(); ++loop) look_at(tile.loops[loop], varying_[loop]);
+    for (const TileSpace& space : spaces_)
+      for (const TileFootprint& tile : space.tiles)
+        for (std::size_t loop = 0; loop < tile.loops.size(); ++loop) look_at(tile.loops[loop], varying_[loop]);
     bool any = false;
-    for (TileFootprint& tile : space_.tiles)
-      for (std::size_t loop = 0; loop < tile.loops.size(); ++loop) any = sort(tile, loop) || any;
+    for (TileSpace& space : spaces_)
+      for (TileFootprint& tile : space.tiles)
+        for (std::size_t loop = 0; loop < tile.loops.size(); ++loop) any = sort(tile, loop) || any;
     if (any) return;
-    for (TileFootprint& tile : space_.tiles) tile.loops.clear();
+    for (TileSpace& space : spaces_)
+      for (TileFootprint& tile : space.tiles) tile.loops.clear();
   }
 
  private:
@@ -107,14 +101,15 @@ class Keeper {
   }
 
   std::vector<Region>& reads_of_tile(TileFootprint& tile, int parameter) const {
-    const std::string& name = space_.parameters[static_cast<std::size_t>(parameter)];
+    const std::string& name = parameters_[static_cast<std::size_t>(parameter)];
     for (ParameterAccess& access : tile.accesses)
       if (access.parameter == name) return access.reads;
     tile.accesses.push_back({name, {}, {}});
     return tile.accesses.back().reads;
   }
 
-  TileSpace& space_;
+  std::span<TileSpace> spaces_;
+  const std::vector<std::string>& parameters_;
   std::vector<bool> arriving_;
   std::vector<std::set<int>> varying_;  ///< [loop]: instructions
   std::set<const LoopReads*> seen_;
@@ -150,23 +145,25 @@ class PieceCutter {
                                       [&](const Buffer& buffer) { return buffer.parameter == parameter; });
       buffers_.push_back(static_cast<int>(found - buffers.begin()));
       std::vector<Region>& chunks = chunks_.emplace_back();
+      first_chunk_.push_back(chunk_count_);
       for (const CommunicatedTensor& communicated : bound.communicated)
         if (communicated.buffer == buffers_.back()) chunks = arriving(communicated, bound.plan);
+      chunk_count_ += static_cast<int>(chunks.size());
     }
   }
 
   void add(const LoopFootprint& walk, int loop, std::vector<LoopPiece>& pieces) {
     if (!walk.reads || walk.iterations == 0) return;
-    for (const LoopPiece& whole : cut(*walk.reads)) {
-      if (whole.begin >= walk.iterations) break;
-      LoopPiece piece = whole;
-      piece.loop = loop;
-      if (piece.end > walk.iterations) {
-        piece.end = walk.iterations;
-        piece.reads = reads_of_run(*walk.reads, piece.begin, piece.end);
-      }
-      pieces.push_back(std::move(piece));
-    }
+    const std::vector<LoopPiece>& whole = cut(*walk.reads);
+    const auto first_behind = std::partition_point(
+        whole.begin(), whole.end(), [&](const LoopPiece& piece) { return piece.end <= walk.iterations; });
+    const auto first = static_cast<std::ptrdiff_t>(pieces.size());
+    pieces.reserve(pieces.size() + whole.size());
+    pieces.insert(pieces.end(), whole.begin(), first_behind);
+    if (first_behind != whole.end() && first_behind->begin < walk.iterations)
+      pieces.push_back({loop, first_behind->begin, walk.iterations,
+                        beginning_of(*walk.reads, first_behind->begin, walk.iterations)});
+    for (auto piece = pieces.begin() + first; piece != pieces.end(); ++piece) piece->loop = loop;
   }
 
  private:
@@ -187,16 +184,23 @@ class PieceCutter {
     return pieces;
   }
 
+  /// What the first iterations of a piece read. Tiles of a causal kernel end inside of pieces, many at one place.
+  const std::vector<TileAccess>& beginning_of(const LoopReads& record, std::int64_t begin, std::int64_t end) {
+    const auto [found, is_new] = beginnings_.try_emplace({&record, end});
+    if (is_new) found->second = reads_of_run(record, begin, end);
+    return found->second;
+  }
+
   /// The chunks that an iteration needs, numbered over all tensors, ascending.
   std::vector<int> chunks_of(const Iteration& iteration) const {
     std::vector<int> needed;
     for (const LoopRead& read : iteration) {
-      int number = 0;
-      for (std::size_t parameter = 0; parameter < chunks_.size(); ++parameter)
-        for (const Region& chunk : chunks_[parameter]) {
-          if (static_cast<int>(parameter) == read.parameter && chunk.overlaps(read.region)) needed.push_back(number);
-          ++number;
-        }
+      const auto parameter = static_cast<std::size_t>(read.parameter);
+      int number = first_chunk_[parameter];
+      for (const Region& chunk : chunks_[parameter]) {
+        if (chunk.overlaps(read.region)) needed.push_back(number);
+        ++number;
+      }
     }
     std::sort(needed.begin(), needed.end());
     needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
@@ -216,7 +220,10 @@ class PieceCutter {
 
   std::vector<int> buffers_;                 ///< [parameter]
   std::vector<std::vector<Region>> chunks_;  ///< [parameter]
+  std::vector<int> first_chunk_;             ///< [parameter]: the number of its first chunk
+  int chunk_count_ = 0;
   std::map<const LoopReads*, std::vector<LoopPiece>> cuts_;
+  std::map<std::pair<const LoopReads*, std::int64_t>, std::vector<TileAccess>> beginnings_;
 };
 
 /// Whether chunks end inside one of the tile's loops.
@@ -242,28 +249,84 @@ bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
                                        [&](const Tile& tile) { return reads_in_pieces(tile, buffer) == first; });
 }
 
+/// The gathered tensors that a loop reads, as indices into BoundOperator::communicated.
+std::vector<std::size_t> read_in_loop(const BoundOperator& bound, const std::vector<std::vector<Tile>>& tiles,
+                                      int loop) {
+  std::vector<bool> is_read(bound.plan.buffers.size(), false);
+  for (const std::vector<Tile>& own : tiles)
+    for (const Tile& tile : own)
+      for (const LoopPiece& piece : tile.pieces)
+        if (piece.loop == loop)
+          for (const TileAccess& read : piece.reads) is_read[static_cast<std::size_t>(read.buffer)] = true;
+  std::vector<std::size_t> communicated;
+  for (std::size_t c = 0; c < bound.communicated.size(); ++c)
+    if (is_read[static_cast<std::size_t>(bound.communicated[c].buffer)]) communicated.push_back(c);
+  return communicated;
+}
+
+/// An iteration that reads two tensors waits for both. Where they lie, or travel, in different ways it waits for one
+/// while the other is there: nobody means that.
+void check_alike(const BoundOperator& bound, const CommunicatedTensor& one, const CommunicatedTensor& other,
+                 const std::string& loop) {
+  const Buffer& a = bound.plan.buffer(one.buffer);
+  const Buffer& b = bound.plan.buffer(other.buffer);
+  if (a.before.kind != b.before.kind)
+    throw UserError(other.where,
+                    fmt::format("the loop over {} reads '{}', which is {} before, and '{}', which is {}", loop, a.name,
+                                a.before.to_string(), b.name, b.before.to_string()),
+                    "place them alike: each of its iterations needs both");
+  const auto way = [](const CommunicatedTensor& tensor) -> std::string {
+    const TemplateOptions& options = tensor.communication.options;
+    if (!tensor.communication.schedule_file.empty()) return "a schedule file";
+    std::string text = fmt::format("{}, split {}", name_of(options.algorithm), options.split);
+    if (options.ranks_per_node != 0) text += fmt::format(", {} ranks per node", options.ranks_per_node);
+    return text;
+  };
+  if (way(one) != way(other))
+    throw UserError(other.communication.where,
+                    fmt::format("the loop over {} reads '{}', which is communicated by {}, and '{}', by {}", loop,
+                                a.name, way(one), b.name, way(other)),
+                    "give both the same algorithm and split: each of its iterations needs both");
+}
+
+void check_loops(const BoundOperator& bound, const std::vector<std::vector<Tile>>& tiles) {
+  for (std::size_t loop = 0; loop < bound.plan.kernel.streamed_loops.size(); ++loop) {
+    const std::vector<std::size_t> read = read_in_loop(bound, tiles, static_cast<int>(loop));
+    for (std::size_t r = 1; r < read.size(); ++r)
+      check_alike(bound, bound.communicated[read[0]], bound.communicated[read[r]],
+                  bound.plan.kernel.streamed_loops[loop]);
+  }
+}
+
 }  // namespace
 
-void keep_streamed_reads(TileSpace& space, const std::set<std::string>& arriving) { Keeper(space, arriving).run(); }
+void keep_streamed_reads(std::span<TileSpace> spaces, const std::set<std::string>& arriving) {
+  Keeper(spaces, arriving).run();
+}
 
-void cut_into_pieces(const TileSpace& space, const TileKernel& kernel, BoundOperator& bound) {
-  PieceCutter cutter(space, bound);
-  Plan& plan = bound.plan;
-  for (std::size_t t = 0; t < plan.tiles.size(); ++t)
-    for (std::size_t loop = 0; loop < space.tiles[t].loops.size(); ++loop)
-      cutter.add(space.tiles[t].loops[loop], static_cast<int>(loop), plan.tiles[t].pieces);
-  bool streams = std::any_of(plan.tiles.begin(), plan.tiles.end(), walks_in_pieces);
-  for (const CommunicatedTensor& communicated : bound.communicated)
-    streams = streams || same_for_all_tiles(plan.tiles, communicated.buffer);
+void cut_into_pieces(std::span<const TileSpace> spaces, const TileKernel& kernel, BoundOperator& bound,
+                     std::vector<std::vector<Tile>>& tiles) {
+  PieceCutter cutter(spaces.front(), bound);
+  bool streams = false;
+  for (std::size_t s = 0; s < spaces.size(); ++s) {
+    for (std::size_t t = 0; t < tiles[s].size(); ++t)
+      for (std::size_t loop = 0; loop < spaces[s].tiles[t].loops.size(); ++loop)
+        cutter.add(spaces[s].tiles[t].loops[loop], static_cast<int>(loop), tiles[s][t].pieces);
+    streams = streams || std::any_of(tiles[s].begin(), tiles[s].end(), walks_in_pieces);
+    for (const CommunicatedTensor& communicated : bound.communicated)
+      streams = streams || same_for_all_tiles(tiles[s], communicated.buffer);
+  }
   if (streams) {
-    for (const StreamedLoop& loop : kernel.streamed_loops()) plan.kernel.streamed_loops.push_back(loop.axis);
+    for (const StreamedLoop& loop : kernel.streamed_loops()) bound.plan.kernel.streamed_loops.push_back(loop.axis);
+    check_loops(bound, tiles);
     return;
   }
-  for (Tile& tile : plan.tiles) {
-    for (const LoopPiece& piece : tile.pieces)
-      tile.reads.insert(tile.reads.end(), piece.reads.begin(), piece.reads.end());
-    tile.pieces.clear();
-  }
+  for (std::vector<Tile>& own : tiles)
+    for (Tile& tile : own) {
+      for (const LoopPiece& piece : tile.pieces)
+        tile.reads.insert(tile.reads.end(), piece.reads.begin(), piece.reads.end());
+      tile.pieces.clear();
+    }
 }
 
 }  // namespace syncopate

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace syncopate {
@@ -26,6 +27,17 @@ std::optional<BufferRole> buffer_role_from_name(std::string_view name) {
   const auto* const found = std::find(kRoleNames.begin(), kRoleNames.end(), name);
   if (found == kRoleNames.end()) return std::nullopt;
   return static_cast<BufferRole>(found - kRoleNames.begin());
+}
+
+std::vector<Region> held_boxes(const Buffer& buffer, int rank) {
+  std::vector<Region> boxes = buffer.held[static_cast<std::size_t>(rank)];
+  std::erase_if(boxes, [](const Region& box) { return box.empty(); });
+  return boxes;
+}
+
+bool holds_any_of(const Buffer& buffer, int rank, const Region& region) {
+  const std::vector<Region>& boxes = buffer.held[static_cast<std::size_t>(rank)];
+  return std::any_of(boxes.begin(), boxes.end(), [&](const Region& box) { return box.overlaps(region); });
 }
 
 Region shown_region(const Buffer& buffer, int rank) {
@@ -54,6 +66,26 @@ Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor) {
 
 Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer) {
   return shifted(of_buffer, shown_region(buffer, rank), 1);
+}
+
+ScalarArguments arguments_of(const KernelPart& kernel, int rank) {
+  ScalarArguments arguments = kernel.arguments;
+  if (!kernel.rank_arguments.empty()) {
+    const ScalarArguments& own = kernel.rank_arguments[static_cast<std::size_t>(rank)];
+    arguments.insert(own.begin(), own.end());
+  }
+  return arguments;
+}
+
+std::vector<int> tiles_of(const Plan& plan, int rank) {
+  std::vector<int> tiles(plan.tiles.size());
+  std::iota(tiles.begin(), tiles.end(), 0);
+  if (plan.kernel.rank_arguments.empty()) return tiles;
+  std::vector<bool> has(plan.tiles.size(), false);
+  for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots)
+    has[static_cast<std::size_t>(slot.tile)] = true;
+  std::erase_if(tiles, [&](int tile) { return !has[static_cast<std::size_t>(tile)]; });
+  return tiles;
 }
 
 int signal_count(const Plan& plan, int rank) {
@@ -324,8 +356,9 @@ ExtraMemory extra_memory(const Plan& plan) {
     for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
       const Buffer& buffer = plan.buffers[b];
       if (!is_extra(plan, static_cast<int>(b))) continue;
-      staging +=
-          (volume(buffer.shape) - buffer.held[static_cast<std::size_t>(rank)].volume()) * size_in_bytes(buffer.dtype);
+      std::int64_t elements = volume(buffer.shape);
+      for (const Region& box : held_boxes(buffer, rank)) elements -= box.volume();
+      staging += elements * size_in_bytes(buffer.dtype);
     }
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);

@@ -2,7 +2,7 @@
 // verify/, emit/ and host/ work from a plan alone.
 //
 // Meaning of a launch. Launches are numbered by an epoch, 1, 2, 3, ... Rank r takes part in launch e as follows.
-//   1. Its caller puts the inputs in place: for every buffer, the region held[r].
+//   1. Its caller puts the inputs in place: for every buffer, the boxes held[r].
 //   2. It raises `start_signals`.
 //   3. Its queues run, each a list of transfers taken one after the other: a transfer waits for all of its `waits`,
 //      moves its bytes, then raises its `signals`. Queues are independent of each other.
@@ -34,6 +34,14 @@
 // sum, to the bit (in fp32: where neither a term nor the sum is subnormal).
 // If every rank is to have the whole sum ("c: partial(sum) -> replicate"), transfers from c to c then distribute it:
 // what they bring takes the place of summands that the destination has sent on.
+//
+// Inputs that arrive. Of a gathered or an exchanged input a rank has in the end what its own tiles read, and what it
+// passes on; the rest of what the placement `inside` lets the kernel see need not be there, and is not sent.
+//
+// Ranks that differ. An argument of the kernel may have another value on every rank, and with it tiles may read and
+// write other elements: the place of a rank's queries in a sequence under a causal mask. Then Plan::tiles lists the
+// tiles of all ranks; those that are the same on several ranks stand in it once, and of those with one index each
+// rank's slots name one.
 //
 // Exchanges. A tensor may be cut otherwise for the caller than for the kernel ("a: shard(0) -> shard(1)"). Then it has
 // two buffers, each of the shape of a part: the kernel's, and the caller's, which is its source (an input) or its
@@ -91,8 +99,10 @@ struct Buffer {
   std::string purpose;     ///< why it exists, in words
   Placement before;        ///< as the operator file states them; of a stack, its own
   Placement inside;
-  Placement after;           ///< differs from `inside` only for outputs that are communicated
-  std::vector<Region> held;  ///< per rank: what the caller puts there before each launch; empty boxes for outputs
+  Placement after;  ///< differs from `inside` only for outputs that are communicated
+  /// Per rank: what the caller puts there before each launch, disjoint boxes: one, or of zigzag(d) two. Boxes may be
+  /// empty; those of outputs are.
+  std::vector<std::vector<Region>> held;
   BufferRole role = BufferRole::kernel;
   int partner = -1;  ///< of another role: the kernel's buffer that it is for
   /// Per rank: the box of the tensor that the buffer shows there, its first element at the buffer's first. Not larger
@@ -113,6 +123,10 @@ struct Buffer {
   bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };
 
+/// The boxes that the caller puts into a buffer on a rank, without those that are empty.
+std::vector<Region> held_boxes(const Buffer& buffer, int rank);
+/// Whether any of that is in `region`.
+bool holds_any_of(const Buffer& buffer, int rank, const Region& region);
 /// The box of its tensor that a buffer shows on a rank.
 Region shown_region(const Buffer& buffer, int rank);
 /// The shape of the tensor that the local kernel has where the fused one has this buffer; what the caller has of it in
@@ -217,12 +231,13 @@ struct LoopPiece {
   friend bool operator==(const LoopPiece&, const LoopPiece&) = default;
 };
 
-/// One tile of the kernel: the same for all ranks.
+/// One tile of the kernel, on the ranks whose slots name it.
 struct Tile {
   std::vector<std::int64_t> index;  ///< values of Kernel::axes
   std::vector<TileAccess> reads;    ///< but those in pieces
   std::vector<TileAccess> writes;
   std::vector<LoopPiece> pieces = {};  ///< by loop, then ascending; those of a loop are all its iterations
+  friend bool operator==(const Tile&, const Tile&) = default;
 };
 
 /// The kernel of the operator, before and after fusion. The plan carries both texts, so that it can be run,
@@ -233,7 +248,10 @@ struct KernelPart {
   std::string local_source;  ///< text of that file
   std::string fused_function;
   std::string fused_source;   ///< text of the emitted file; empty until emit has run
-  ScalarArguments arguments;  ///< same for both
+  ScalarArguments arguments;  ///< same for both, and on all ranks
+  /// Per rank: the arguments that do not have one value on all ranks, the same ones of each rank. Empty if there are
+  /// none. They are no constexprs, and the axes and extents below, and the shapes of tensors, do not depend on them.
+  std::vector<ScalarArguments> rank_arguments = {};
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
   /// The axes that the kernel's annotated loops walk, in the order of the loops, if any of them reads a tensor
@@ -245,6 +263,9 @@ struct KernelPart {
   int warps = 4;   ///< for Triton: per thread block
   int stages = 3;  ///< for Triton: depth of software pipelines
 };
+
+/// All arguments that a kernel has on a rank.
+ScalarArguments arguments_of(const KernelPart& kernel, int rank);
 
 /// In which order the summands of a part of a reduced tensor are added. A leaf (no terms) is the summand of `rank`, as
 /// its local kernel would store it; a node is the sum of its terms from the first to the last, in fp32 from +0, rounded
@@ -269,7 +290,7 @@ struct Plan {
   KernelPart kernel;
   std::vector<Buffer> buffers;  ///< the kernel's in the order of its parameters, a source or result behind its partner
   std::vector<Signal> signals;
-  std::vector<Tile> tiles;            ///< in the local kernel's own order
+  std::vector<Tile> tiles;            ///< rank 0's in the local kernel's own order, then what other ranks have
   std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers exactly
   int workers = 1;                    ///< thread blocks per rank; all resident at once
   std::vector<RankProgram> programs;  ///< per rank
@@ -295,6 +316,9 @@ int signal_count(const Plan& plan, int rank);
 /// What launches leave in `buffer` on `rank` for the caller to take: all of an output of the rank's own, its part of a
 /// reduced one, what a result shows. An empty box for what is no output.
 Region output_region(const Plan& plan, int buffer, int rank);
+
+/// The tiles of a rank, ascending: all, or, where ranks differ, those that its slots name.
+std::vector<int> tiles_of(const Plan& plan, int rank);
 
 /// The reduced buffer, or -1. A plan has at most one.
 int reduced_buffer(const Plan& plan);

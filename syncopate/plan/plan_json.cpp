@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "syncopate/core/json.h"
 #include "syncopate/core/text.h"
 
@@ -121,23 +123,32 @@ Json tile_json(const Tile& tile) {
                        {"pieces", list_of(tile.pieces, piece_json)}});
 }
 
+/// Per rank its box, or the list of its boxes if any rank has two.
+Json held_json(const Buffer& buffer) {
+  const bool single = std::all_of(buffer.held.begin(), buffer.held.end(),
+                                  [](const std::vector<Region>& boxes) { return boxes.size() == 1; });
+  return list_of(buffer.held, [&](const std::vector<Region>& boxes) {
+    return single ? region_json(boxes.front()) : list_of(boxes, region_json);
+  });
+}
+
 Json buffer_json(const Buffer& buffer) {
   Json json = Json::object({{"name", buffer.name},
-                       {"parameter", buffer.parameter},
-                       {"shape", integers(buffer.shape)},
-                       {"dtype", std::string(name_of(buffer.dtype))},
-                       {"symmetric", buffer.symmetric},
-                       {"sums_in_place", buffer.sums_in_place},
-                       {"shared", buffer.shared},
-                       {"purpose", buffer.purpose},
-                       {"before", buffer.before.to_string()},
-                       {"inside", buffer.inside.to_string()},
-                       {"after", buffer.after.to_string()},
-                       {"held", list_of(buffer.held, region_json)},
-                       {"values", list_of(buffer.values, range_json)},
-                       {"role", std::string(name_of(buffer.role))},
-                       {"partner", buffer.partner},
-                       {"window", list_of(buffer.window, region_json)}});
+                            {"parameter", buffer.parameter},
+                            {"shape", integers(buffer.shape)},
+                            {"dtype", std::string(name_of(buffer.dtype))},
+                            {"symmetric", buffer.symmetric},
+                            {"sums_in_place", buffer.sums_in_place},
+                            {"shared", buffer.shared},
+                            {"purpose", buffer.purpose},
+                            {"before", buffer.before.to_string()},
+                            {"inside", buffer.inside.to_string()},
+                            {"after", buffer.after.to_string()},
+                            {"held", held_json(buffer)},
+                            {"values", list_of(buffer.values, range_json)},
+                            {"role", std::string(name_of(buffer.role))},
+                            {"partner", buffer.partner},
+                            {"window", list_of(buffer.window, region_json)}});
   if (buffer.stacked) json.set("stacked", true);
   return json;
 }
@@ -154,15 +165,19 @@ Json scalar_json(const Scalar& scalar) {
   return std::visit([](auto value) { return Json(value); }, scalar);
 }
 
+Json arguments_json(const ScalarArguments& arguments) {
+  Json json = Json::object();
+  for (const auto& [name, value] : arguments) json.set(name, scalar_json(value));
+  return json;
+}
+
 Json kernel_json(const KernelPart& kernel) {
-  Json arguments = Json::object();
-  for (const auto& [name, value] : kernel.arguments) arguments.set(name, scalar_json(value));
-  return Json::object(
+  Json json = Json::object(
       {{"file", kernel.file},
        {"function", kernel.function},
        {"fused_function", kernel.fused_function},
        {"fused_hash", content_hash(kernel.fused_source)},
-       {"arguments", std::move(arguments)},
+       {"arguments", arguments_json(kernel.arguments)},
        {"axes", list_of(kernel.axes, [](const std::string& axis) { return Json(axis); })},
        {"extents", integers(kernel.extents)},
        {"streamed_loops", list_of(kernel.streamed_loops, [](const std::string& axis) { return Json(axis); })},
@@ -172,6 +187,8 @@ Json kernel_json(const KernelPart& kernel) {
        {"stages", kernel.stages},
        {"local_source", kernel.local_source},
        {"fused_source", kernel.fused_source}});
+  if (!kernel.rank_arguments.empty()) json.set("rank_arguments", list_of(kernel.rank_arguments, arguments_json));
+  return json;
 }
 
 Json plan_json(const Plan& plan) {

@@ -52,8 +52,9 @@ Placement PlanValues::placement(const Json& value, std::string_view what, std::s
   const std::string& text = expect_string(file_, value, what);
   const std::optional<Placement> parsed = Placement::parse(text);
   if (!parsed)
-    throw error(value, fmt::format("'{}' is not a placement", text), "shard(dimension), replicate or partial(sum)");
-  if (parsed->kind == Placement::Kind::shard && static_cast<std::size_t>(parsed->dimension) >= dimensions)
+    throw error(value, fmt::format("'{}' is not a placement", text),
+                "shard(dimension), zigzag(dimension), replicate or partial(sum)");
+  if (parsed->cuts() && static_cast<std::size_t>(parsed->dimension) >= dimensions)
     throw error(value, fmt::format("'{}' of a tensor of {} dimension{}", text, dimensions, dimensions == 1 ? "" : "s"),
                 fmt::format("dimensions count from 0 to {}", dimensions - 1));
   return *parsed;

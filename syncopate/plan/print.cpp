@@ -59,12 +59,27 @@ std::string tiles_line(const Plan& plan) {
   std::string axes;
   for (std::size_t a = 0; a < plan.kernel.axes.size(); ++a)
     axes += fmt::format("{}{} {}", a == 0 ? "" : " x ", plan.kernel.extents[a], plan.kernel.axes[a]);
-  std::string text = fmt::format("{} per rank ({}), on {}", plan.tiles.size(), axes, count_of(plan.workers, "worker"));
+  std::string text =
+      fmt::format("{} per rank ({}), on {}", tiles_of(plan, 0).size(), axes, count_of(plan.workers, "worker"));
   if (plan.kernel.streamed_loops.empty()) return text;
   std::size_t most = 0;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.pieces.size());
   return text + fmt::format("; their loops over {} in up to {}", fmt::join(plan.kernel.streamed_loops, ", "),
                             count_of(most, "piece"));
+}
+
+/// "q_start is 0, 64, 128 and 192 on ranks 0 to 3"; of many ranks the first and the last.
+std::string arguments_line(const Plan& plan) {
+  constexpr std::size_t kMostListed = 16;
+  std::vector<std::string> texts;
+  for (const auto& own : plan.kernel.rank_arguments.front()) {
+    std::vector<std::string> values;
+    for (const ScalarArguments& of_rank : plan.kernel.rank_arguments)
+      values.push_back(std::visit([](auto value) { return fmt::format("{}", value); }, of_rank.at(own.first)));
+    if (values.size() > kMostListed) values = {values[0], values[1], "...", values.back()};
+    texts.push_back(fmt::format("{} by rank: {}", own.first, fmt::join(values, ", ")));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
 }
 
 std::string order_line(const Plan& plan) {
@@ -74,7 +89,7 @@ std::string order_line(const Plan& plan) {
   for (const RankProgram& rank : plan.programs) {
     const auto first_wait = std::find_if(rank.slots.begin(), rank.slots.end(), waits_for_anything);
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
-    parts += static_cast<std::int64_t>(rank.slots.size() - plan.tiles.size());
+    parts += static_cast<std::int64_t>(rank.slots.size() - tiles_of(plan, 0).size());
   }
   std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
                                  reduced_buffer(plan) >= 0
@@ -239,6 +254,7 @@ std::string summary(const Plan& plan) {
   if (plan.communication.empty()) text += line("communicates", "nothing");
   text += line("chunks", chunks_line(plan));
   text += line("tiles", tiles_line(plan));
+  if (!plan.kernel.rank_arguments.empty()) text += line("arguments", arguments_line(plan));
   text += line("tile order", order_line(plan));
   text += line("waits", waits_line(plan));
   text += line("extra memory", memory_line(plan));

@@ -176,8 +176,7 @@ class Realiser {
     wait_for_work_and_transfers(n);
 
     // A pull reads what its source's caller put there, so the source must have started this launch.
-    const Region& held = plan_.buffer(t.source_buffer).held[static_cast<std::size_t>(t.source)];
-    if (!started.contains(t.source) && t.source_region.overlaps(held)) {
+    if (!started.contains(t.source) && holds_any_of(plan_.buffer(t.source_buffer), t.source, t.source_region)) {
       transfer(n).waits.push_back({start_of(t.source, t.owner), 1});
       has_started(t.source);
     }

@@ -19,6 +19,8 @@ class Checker {
     const auto ranks = static_cast<std::size_t>(plan_.ranks);
     expect(plan_.ranks >= 1, "the plan has no ranks");
     expect(plan_.workers >= 1, "the plan has no workers");
+    expect(plan_.kernel.rank_arguments.empty() || plan_.kernel.rank_arguments.size() == ranks,
+           fmt::format("arguments of {} ranks for {} ranks", plan_.kernel.rank_arguments.size(), plan_.ranks));
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);
@@ -38,10 +40,11 @@ class Checker {
   void check_buffer(const Buffer& buffer) {
     expect(buffer.held.size() == static_cast<std::size_t>(plan_.ranks),
            fmt::format("buffer {} has {} held regions for {} ranks", buffer.name, buffer.held.size(), plan_.ranks));
-    for (const Region& held : buffer.held)
-      expect(held.empty() || Region::whole(buffer.shape).contains(held),
-             fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
-                         to_string(buffer.shape)));
+    for (const std::vector<Region>& boxes : buffer.held)
+      for (const Region& held : boxes)
+        expect(held.empty() || Region::whole(buffer.shape).contains(held),
+               fmt::format("{}{} is held but not in the buffer ({})", buffer.name, held.to_string(),
+                           to_string(buffer.shape)));
     check_window(buffer);
     expect(!buffer.stacked || buffer.shape.size() > 1,
            fmt::format("buffer {} is a stack of summands and has {} dimensions", buffer.name, buffer.shape.size()));
@@ -75,8 +78,9 @@ class Checker {
                   plan_.buffer(buffer.partner).dtype == buffer.dtype),
              fmt::format("buffer {} is for buffer {}, which is none of the kernel's", buffer.name, buffer.partner));
       const int dimensions = static_cast<int>(buffer.shape.size());
-      expect(!buffer.is_reduced() || buffer.after.kind != Placement::Kind::shard ||
-                 (buffer.after.dimension >= 0 && buffer.after.dimension < dimensions),
+      expect(!buffer.is_reduced() || !buffer.after.cuts() ||
+                 (buffer.after.kind == Placement::Kind::shard && buffer.after.dimension >= 0 &&
+                  buffer.after.dimension < dimensions),
              fmt::format("buffer {} has no dimension {} to be left in shards of", buffer.name, buffer.after.dimension));
     }
   }

@@ -135,7 +135,7 @@ void place_summands(CommunicatedTensor& communicated, Plan& plan) {
   staging.partner = communicated.buffer;
   Region nothing = Region::whole(staging.shape);
   for (int d = 0; d < nothing.dimensions(); ++d) nothing[d] = {0, 0};
-  staging.held.assign(static_cast<std::size_t>(plan.ranks), nothing);
+  staging.held.assign(static_cast<std::size_t>(plan.ranks), {nothing});
   plan.buffers.push_back(std::move(staging));
 }
 

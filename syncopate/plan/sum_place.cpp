@@ -46,7 +46,7 @@ bool adds_in_memory(Dtype dtype, SumPlace place) {
 
 /// Why sums cannot be in place, as far as the schedule and the kernel's text tell.
 std::optional<Refusal> why_not_in_place(const CommunicatedTensor& communicated, const TileKernel& kernel,
-                                        const TileSpace& space, const Plan& plan) {
+                                        std::span<const TileSpace> spaces, const Plan& plan) {
   const Buffer& buffer = plan.buffer(communicated.buffer);
   if (!adds_in_memory(buffer.dtype, communicated.sum))
     return Refusal{
@@ -58,10 +58,11 @@ std::optional<Refusal> why_not_in_place(const CommunicatedTensor& communicated, 
           fmt::format("tensor '{}' is stored through pointers, at {}, and memory adds what descriptors store",
                       buffer.name, kernel.module().locate(store.range).to_string()),
           "store all of it through tensor descriptors, or sum = \"staging\""};
-  if (const auto again = space.stored_again.find(buffer.parameter); again != space.stored_again.end())
-    return Refusal{fmt::format("a tile stores some elements of '{}' twice, at {}, and memory would add both",
-                               buffer.name, again->second.to_string()),
-                   "store every element once, or sum = \"staging\""};
+  for (const TileSpace& space : spaces)
+    if (const auto again = space.stored_again.find(buffer.parameter); again != space.stored_again.end())
+      return Refusal{fmt::format("a tile stores some elements of '{}' twice, at {}, and memory would add both",
+                                 buffer.name, again->second.to_string()),
+                     "store every element once, or sum = \"staging\""};
   for (int rank = 0; rank < plan.ranks; ++rank)
     if (const Range rows = rows_with_two_addends(communicated.schedule, rank); !rows.empty())
       return Refusal{
@@ -91,13 +92,14 @@ bool adds_to_all(const DependenceGraph& graph, const Work& work) {
 
 }  // namespace
 
-void place_sums(CommunicatedTensor& communicated, const TileKernel& kernel, const TileSpace& space, Plan& plan) {
+void place_sums(CommunicatedTensor& communicated, const TileKernel& kernel, std::span<const TileSpace> spaces,
+                Plan& plan) {
   const bool asked_for = communicated.sum == SumPlace::in_place;
   if (asked_for && communicated.memory_budget)
     throw UserError(communicated.budget_where, "sums in place need no staging buffer, which a memory budget is for",
                     "remove the budget, or sum = \"staging\"");
   const std::optional<Refusal> refusal =
-      communicated.sum == SumPlace::staging ? Refusal{} : why_not_in_place(communicated, kernel, space, plan);
+      communicated.sum == SumPlace::staging ? Refusal{} : why_not_in_place(communicated, kernel, spaces, plan);
   if (refusal && asked_for) throw UserError(communicated.sum_where, refusal->problem, refusal->remedy);
   if (refusal) return place_summands(communicated, plan);
   Buffer& buffer = plan.buffers[static_cast<std::size_t>(communicated.buffer)];

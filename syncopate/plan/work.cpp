@@ -28,7 +28,11 @@ struct Strip {
 class WorkMaker {
  public:
   WorkMaker(const BoundOperator& bound, const DependenceGraph& graph, int rank)
-      : plan_(bound.plan), graph_(graph), rank_(rank), reduced_(reduced_buffer(bound.plan)) {
+      : plan_(bound.plan),
+        tiles_(bound.tiles[static_cast<std::size_t>(rank)]),
+        graph_(graph),
+        rank_(rank),
+        reduced_(reduced_buffer(bound.plan)) {
     const std::vector<bool> written = written_by_tiles(plan_);
     for (int n = 0; n < static_cast<int>(graph.transfers.size()); ++n) {
       if (!node(n).reduces && node(n).destination == rank) gathering_.push_back(n);
@@ -47,7 +51,7 @@ class WorkMaker {
 
   std::vector<Work> run() const {
     std::vector<Work> list;
-    for (std::size_t t = 0; t < plan_.tiles.size(); ++t) add_tile(static_cast<int>(t), list);
+    for (const int tile : tiles_) add_tile(tile, list);
     return list;
   }
 
@@ -260,6 +264,7 @@ class WorkMaker {
   }
 
   const Plan& plan_;
+  const std::vector<int>& tiles_;
   const DependenceGraph& graph_;
   int rank_;
   int reduced_;

@@ -110,12 +110,15 @@ std::optional<CollectiveType> collective_between(const Placement& before, const 
                                                  const SourceLocation& where) {
   using Kind = Placement::Kind;
   if (before == after || (before.kind == Kind::replicate && after.kind == Kind::shard)) return std::nullopt;
-  if (before.kind == Kind::shard && after.kind == Kind::replicate) return CollectiveType::all_gather;
+  if (before.cuts() && after.kind == Kind::replicate) return CollectiveType::all_gather;
   if (before.kind == Kind::shard && after.kind == Kind::shard) return CollectiveType::all_to_all;
   if (before.kind == Kind::partial_sum && after.kind == Kind::shard) return CollectiveType::reduce_scatter;
   if (before.kind == Kind::partial_sum && after.kind == Kind::replicate) return CollectiveType::all_reduce;
   if (before.kind == Kind::only && after.kind == Kind::replicate) return CollectiveType::broadcast;
-  throw UserError(where, fmt::format("no collective turns {} into {}", before.to_string(), after.to_string()),
+  const std::string problem = fmt::format("no collective turns {} into {}", before.to_string(), after.to_string());
+  if (before.kind == Kind::zigzag || after.kind == Kind::zigzag)
+    throw UserError(where, problem, "zigzag(d) is how ranks hold what is gathered: zigzag(d) -> replicate");
+  throw UserError(where, problem,
                   "data can be gathered, scattered, reduced, exchanged or broadcast, but not made partial again");
 }
 

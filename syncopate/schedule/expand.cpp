@@ -25,8 +25,8 @@ void check_as_template(const Schedule& schedule, const Collective& c, const Sour
   const LogicalTensor& tensor = tensor_of(schedule, c);
   const bool broadcasts = c.type == CollectiveType::broadcast;
   const auto holds = [&](int chunk, const Placement& placement, int rank) {
-    return same_box(schedule.chunks[static_cast<std::size_t>(chunk)].region,
-                    held_region(placement, tensor.shape, schedule.ranks(), rank));
+    const std::vector<Region> boxes = held_regions(placement, tensor.shape, schedule.ranks(), rank);
+    return boxes.size() == 1 && same_box(schedule.chunks[static_cast<std::size_t>(chunk)].region, boxes.front());
   };
   bool fits = static_cast<int>(c.ranks.size()) == schedule.ranks() &&
               collective_between(tensor.before, tensor.after, where) == c.type;
@@ -41,8 +41,8 @@ void check_as_template(const Schedule& schedule, const Collective& c, const Sour
         where,
         fmt::format("the {} of '{}' does not turn {} into {}", collective_name(c.type), tensor.name,
                     tensor.before.to_string(), tensor.after.to_string()),
-        "a collective that is opened into transfers is over all ranks in order, from what each of them holds "
-        "before the schedule to what it holds after it; or write the P2P operators yourself");
+        "a collective that is opened into transfers is over all ranks in order, from the one box that each of them "
+        "holds before the schedule to the one that it holds after it; or write the P2P operators yourself");
 }
 
 }  // namespace

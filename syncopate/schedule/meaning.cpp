@@ -29,8 +29,8 @@ class Atoms {
     };
     add(Region::whole(t.shape));
     for (int rank = 0; rank < schedule.ranks(); ++rank) {
-      add(held_region(t.before, t.shape, schedule.ranks(), rank));
-      add(held_region(t.after, t.shape, schedule.ranks(), rank));
+      for (const Placement* placement : {&t.before, &t.after})
+        for (const Region& box : held_regions(*placement, t.shape, schedule.ranks(), rank)) add(box);
     }
     for (const Chunk& chunk : schedule.chunks)
       if (chunk.tensor == tensor) add(chunk.region);
@@ -45,6 +45,16 @@ class Atoms {
   }
 
   std::size_t count() const { return count_; }
+
+  /// Numbers of the atoms that a rank has under a placement whose borders are among those given.
+  std::vector<int> of(const Placement& placement, const Shape& shape, int ranks, int rank) const {
+    std::vector<int> numbers;
+    for (const Region& box : held_regions(placement, shape, ranks, rank)) {
+      const std::vector<int> more = of(box);
+      numbers.insert(numbers.end(), more.begin(), more.end());
+    }
+    return numbers;
+  }
 
   /// Numbers of the atoms of a region whose borders are among those given.
   std::vector<int> of(const Region& region) const {
@@ -159,7 +169,7 @@ class SymbolicRun {
       s.own.resize(cells);
     }
     for (int rank = 0; rank < schedule_.ranks(); ++rank)
-      for (const int atom : s.atoms.of(held_region(t.before, t.shape, schedule_.ranks(), rank))) {
+      for (const int atom : s.atoms.of(t.before, t.shape, schedule_.ranks(), rank)) {
         s.writer[place(s, rank, atom)] = kCaller;
         if (s.partial) s.contributors[place(s, rank, atom)] = {rank};
       }
@@ -413,7 +423,7 @@ void check_meaning(const Schedule& schedule, const SourceFile* file) {
                       fmt::format("after the schedule '{}' must be {}", tensor.name, tensor.after.to_string()));
     };
     for (int rank = 0; rank < schedule.ranks(); ++rank)
-      for (const int atom : s.atoms.of(held_region(tensor.after, tensor.shape, schedule.ranks(), rank))) {
+      for (const int atom : s.atoms.of(tensor.after, tensor.shape, schedule.ranks(), rank)) {
         const std::size_t cell = run.place(s, rank, atom);
         if (s.writer[cell] == kNobody)
           fail(fmt::format("rank {} never receives {}{}", rank, tensor.name, s.atoms.region(atom).to_string()));

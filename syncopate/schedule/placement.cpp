@@ -31,6 +31,8 @@ std::string Placement::to_string() const {
       return "replicate";
     case Kind::shard:
       return shift == 0 ? fmt::format("shard({})", dimension) : fmt::format("shard({}){:+}", dimension, shift);
+    case Kind::zigzag:
+      return fmt::format("zigzag({})", dimension);
     case Kind::partial_sum:
       return "partial(sum)";
     case Kind::only:
@@ -59,11 +61,22 @@ std::optional<Placement> Placement::parse_in_schedule(std::string_view text) {
   const std::optional<int> shift = shift_of(all.substr(close + 1));
   if (!number || *number < 0 || !shift) return std::nullopt;
   if (name == "shard") return shard(*number, *shift);
+  if (name == "zigzag" && close + 1 == all.size()) return zigzag(*number);
   if (name == "only" && close + 1 == all.size()) return only(*number);
   return std::nullopt;
 }
 
+std::vector<Region> held_regions(const Placement& placement, const Shape& shape, int ranks, int rank) {
+  if (placement.kind != Placement::Kind::zigzag) return {held_region(placement, shape, ranks, rank)};
+  std::vector<Region> stretches(2, Region::whole(shape));
+  const Range all = stretches[0][placement.dimension];
+  stretches[0][placement.dimension] = chunk_of(all, std::int64_t{2} * ranks, rank);
+  stretches[1][placement.dimension] = chunk_of(all, std::int64_t{2} * ranks, std::int64_t{2} * ranks - 1 - rank);
+  return stretches;
+}
+
 Region held_region(const Placement& placement, const Shape& shape, int ranks, int rank) {
+  check_internal(placement.kind != Placement::Kind::zigzag, "the one box of zigzag, which has two");
   Region region = Region::whole(shape);
   if (placement.kind == Placement::Kind::shard) {
     const std::int64_t part = (std::int64_t{rank} - placement.shift) % ranks;

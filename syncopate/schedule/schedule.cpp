@@ -222,7 +222,7 @@ void check_tensor(const LogicalTensor& tensor, int ranks, const SourceLocation& 
     if (placement.kind == Placement::Kind::only && (placement.rank < 0 || placement.rank >= ranks))
       throw UserError(where, fmt::format("tensor '{}' is {}", tensor.name, placement.to_string()),
                       fmt::format("ranks count from 0 to {}", ranks - 1));
-    if (placement.kind == Placement::Kind::shard && (placement.dimension < 0 || placement.dimension >= dimensions))
+    if (placement.cuts() && (placement.dimension < 0 || placement.dimension >= dimensions))
       throw UserError(where,
                       fmt::format("tensor '{}' of {} dimensions is {}", tensor.name, dimensions, placement.to_string()),
                       fmt::format("dimensions count from 0 to {}", dimensions - 1));

@@ -83,9 +83,10 @@ class ScheduleParser {
     const std::string text = reader.string(key);
     const std::optional<Placement> parsed = Placement::parse_in_schedule(text);
     if (!parsed)
-      throw reader.error(reader.required(key), fmt::format("'{}' is not a placement", text),
-                         "shard(dimension), replicate, partial(sum), shard(dimension)+steps or only(rank)");
-    if (parsed->kind == Placement::Kind::shard && parsed->dimension >= static_cast<int>(dimensions))
+      throw reader.error(
+          reader.required(key), fmt::format("'{}' is not a placement", text),
+          "shard(dimension), zigzag(dimension), replicate, partial(sum), shard(dimension)+steps or only(rank)");
+    if (parsed->cuts() && parsed->dimension >= static_cast<int>(dimensions))
       throw reader.error(reader.required(key), fmt::format("{} of a tensor of {} dimensions", text, dimensions),
                          fmt::format("dimensions count from 0 to {}", dimensions - 1));
     return *parsed;

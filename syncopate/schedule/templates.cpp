@@ -10,18 +10,30 @@ namespace syncopate {
 
 namespace {
 
-/// The chunks of every rank's shard.
+/// The chunks of every rank's shard, or of its two stretches.
 Ownership shards_of(const LogicalTensor& tensor, const Placement& sharded, int ranks, int dimension,
                     std::int64_t split) {
   Ownership owned(ranks);
-  for (int rank = 0; rank < ranks; ++rank)
-    owned.add_owner(cut(held_region(sharded, tensor.shape, ranks, rank), dimension, split));
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Region> chunks;
+    for (const Region& box : held_regions(sharded, tensor.shape, ranks, rank)) {
+      const std::vector<Region> more = cut(box, dimension, split);
+      chunks.insert(chunks.end(), more.begin(), more.end());
+    }
+    owned.add_owner(chunks);
+  }
   return owned;
 }
 
+/// How many boxes a dimension is cut into over all ranks.
+std::int64_t parts_of(const Placement& sharded, int ranks) {
+  return sharded.kind == Placement::Kind::zigzag ? std::int64_t{2} * ranks : ranks;
+}
+
+/// Of zigzag, the largest stretch.
 Region largest_shard(const LogicalTensor& tensor, const Placement& sharded, int ranks) {
   Region shard = Region::whole(tensor.shape);
-  shard[sharded.dimension] = chunk_of(shard[sharded.dimension], ranks, 0);
+  shard[sharded.dimension] = chunk_of(shard[sharded.dimension], parts_of(sharded, ranks), 0);
   return shard;
 }
 
@@ -66,7 +78,8 @@ void check_shard_split(const LogicalTensor& tensor, const Placement& sharded, in
                        const TemplateOptions& options, const SourceLocation& where) {
   const std::int64_t largest = largest_shard(tensor, sharded, ranks)[dimension].size();
   check_split(options, largest,
-              fmt::format("the largest shard of '{}' has {} {} along dimension {}", tensor.name, largest,
+              fmt::format("the largest {} of '{}' has {} {} along dimension {}",
+                          sharded.kind == Placement::Kind::zigzag ? "stretch" : "shard", tensor.name, largest,
                           largest == 1 ? "index" : "indices", dimension),
               where);
 }
@@ -91,8 +104,8 @@ Schedule one_shot_all_reduce(const LogicalTensor& tensor, int ranks, const Templ
 
 Schedule all_gather(const LogicalTensor& tensor, int ranks, const TemplateOptions& options,
                     const SourceLocation& where) {
-  check_internal(tensor.before.kind == Placement::Kind::shard && tensor.after == Placement::replicate(),
-                 "an all-gather turns shard into replicate");
+  check_internal(tensor.before.cuts() && tensor.after == Placement::replicate(),
+                 "an all-gather turns shard or zigzag into replicate");
   check_options(CollectiveType::all_gather, ranks, options, where);
   const int dimension = dimension_to_cut(tensor, ranks, options.split);
   check_shard_split(tensor, tensor.before, ranks, dimension, options, where);

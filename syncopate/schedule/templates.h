@@ -35,9 +35,9 @@ std::vector<Algorithm> algorithms_for(CollectiveType type);
 struct TemplateOptions {
   Algorithm algorithm = Algorithm::direct;
   Initiator initiator = Initiator::push;
-  /// Chunks that each shard is cut into, along the sharded dimension, as torch.chunk cuts. Where there is no one
-  /// sharded dimension (all-to-all, broadcast, one_shot), or shards of a gather have one index of it: that each box is
-  /// cut into, along its outermost dimension with as many indices.
+  /// Chunks that each shard, or each of the two stretches of zigzag, is cut into, along the sharded dimension, as
+  /// torch.chunk cuts. Where there is no one sharded dimension (all-to-all, broadcast, one_shot), or shards of a gather
+  /// have one index of it: that each box is cut into, along its outermost dimension with as many indices.
   std::int64_t split = 1;
   /// Of direct and interleaved reduce-scatters, gathers and exchanges: chunk 0 for every peer leaves first, then chunk 1
   /// for every peer, and so on, instead of one peer's after the other's. All summands of an early chunk are then there

@@ -31,11 +31,11 @@ class CoverageCheck {
   Theorem run() {
     const auto buffers = static_cast<int>(plan_.buffers.size());
     const int filled = index_.staging() < 0 ? buffers : buffers - 1;
-    for (int b = 0; b < buffers; ++b) collect_tile_writes(b);
+    collect_written();
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       for (int b = 0; b < buffers; ++b)
         if (b != index_.staging()) check_buffer(rank, b);
-      for (std::size_t r = 0; r < index_.reads().size(); ++r) check_read(rank, static_cast<int>(r));
+      for (const int read : index_.reads_on(rank)) check_read(rank, read);
       for (const int t : index_.from(rank)) check_source(rank, t);
     }
     std::string evidence =
@@ -47,12 +47,19 @@ class CoverageCheck {
   }
 
  private:
-  void collect_tile_writes(int buffer) {
-    std::vector<Box<Filler>>& writes = tile_writes_.emplace_back();
-    for (std::size_t t = 0; t < plan_.tiles.size(); ++t)
-      for (const TileAccess& write : plan_.tiles[t].writes)
-        if (write.buffer == buffer && !write.region.empty())
-          writes.push_back({write.region, {Filler::Kind::tile, static_cast<int>(t)}});
+  void collect_written() {
+    written_.assign(plan_.buffers.size(), false);
+    for (const Tile& tile : plan_.tiles)
+      for (const TileAccess& write : tile.writes)
+        if (!write.region.empty()) written_[static_cast<std::size_t>(write.buffer)] = true;
+  }
+
+  std::vector<Box<Filler>> tile_writes(int rank, int buffer) const {
+    std::vector<Box<Filler>> writes;
+    for (const int t : index_.tiles_on(rank))
+      for (const TileAccess& write : index_.tile(t).writes)
+        if (write.buffer == buffer && !write.region.empty()) writes.push_back({write.region, {Filler::Kind::tile, t}});
+    return writes;
   }
 
   /// What tiles fill of a buffer. Of the reduced one each slot fills what it keeps, of the others each tile all that it
@@ -66,8 +73,9 @@ class CoverageCheck {
           fillers.push_back({region, {Filler::Kind::slot, static_cast<int>(s)}});
       return fillers;
     }
-    fillers = tile_writes_[static_cast<std::size_t>(buffer)];
-    if (fillers.empty() || slots.size() == plan_.tiles.size()) return fillers;
+    if (!written_[static_cast<std::size_t>(buffer)]) return fillers;
+    fillers = tile_writes(rank, buffer);
+    if (slots.size() == index_.tiles_on(rank).size()) return fillers;
     std::vector<bool> seen(plan_.tiles.size(), false);
     for (const Slot& slot : slots) {
       const auto tile = static_cast<std::size_t>(slot.tile);
@@ -99,8 +107,7 @@ class CoverageCheck {
   void check_buffer(int rank, int b) {
     const Buffer& buffer = plan_.buffer(b);
     std::vector<Box<Filler>> fillers = tile_fillers(rank, b);
-    const Region& held = buffer.held[static_cast<std::size_t>(rank)];
-    if (!held.empty()) fillers.push_back({held, {Filler::Kind::caller, 0}});
+    for (const Region& box : held_boxes(buffer, rank)) fillers.push_back({box, {Filler::Kind::caller, 0}});
     std::vector<Box<Filler>> arriving;
     for (const int t : index_.into(rank)) {
       const View& destination = index_.transfer(t).destination;
@@ -113,6 +120,8 @@ class CoverageCheck {
       fillers.insert(fillers.end(), arriving.begin(), arriving.end());
     }
     const bool disjoint = check_disjoint(rank, b, fillers);
+    // Of the kernel's inputs what tiles read must be there, which check_read shows, and nothing else.
+    if (is_input(b)) return;
     const Region demanded = needed_region(buffer, rank);
     std::vector<Region> parts;
     for (const Box<Filler>& filler : fillers) parts.push_back(filler.region);
@@ -121,6 +130,16 @@ class CoverageCheck {
                          buffer.role == BufferRole::kernel ? "the kernel" : "the caller", buffer.name,
                          demanded.to_string(), rank, where(b, hole));
     });
+  }
+
+  /// Whether it is a buffer of the kernel that callers fill, here or in its source.
+  bool is_input(int b) const {
+    if (plan_.buffer(b).role != BufferRole::kernel) return false;
+    for (const Buffer& other : plan_.buffers)
+      if (other.role == BufferRole::source && other.partner == b) return true;
+    for (int rank = 0; rank < plan_.ranks; ++rank)
+      if (!held_boxes(plan_.buffer(b), rank).empty()) return true;
+    return false;
   }
 
   /// Sums that arrive take the place of summands, once each; and where sums are in place, summands arrive once each.
@@ -185,7 +204,7 @@ class CoverageCheck {
   void check_source(int rank, int transfer) {
     const View& source = index_.transfer(transfer).source;
     // All that tiles store is filled, which check_buffer shows.
-    if (!tile_writes_[static_cast<std::size_t>(source.buffer)].empty()) return;
+    if (written_[static_cast<std::size_t>(source.buffer)]) return;
     check_arrives(rank, source.buffer, source.region, [&](const Region& hole) {
       return fmt::format("{} sends {} from rank {}, where it is neither put by the caller nor brought by a transfer",
                          describe_transfer(index_, transfer), where(source.buffer, hole), rank);
@@ -216,12 +235,14 @@ class CoverageCheck {
   const Plan& plan_;
   const Summands* summands_;
   std::span<const Step> steps_;
-  std::vector<std::vector<Box<Filler>>> tile_writes_;  // [buffer]
-  Claim claim_{"coverage",
-               "in every launch each element that a rank needs is filled exactly once: inputs by the caller or by one "
-               "transfer, outputs by one tile or, where they are distributed, by one transfer in its place; nothing is "
-               "read or sent that is not filled; and a reduced output is the "
-               "sum of one summand of each rank, in the order that the plan says."};
+  std::vector<bool> written_;  // [buffer]: by tiles
+  Claim claim_{
+      "coverage",
+      "in every launch each element that a rank needs is filled exactly once: what tiles read of inputs by the "
+      "caller or by one transfer, outputs by one tile or, where they are distributed, by one transfer in its place; "
+      "nothing is "
+      "read or sent that is not filled; and a reduced output is the "
+      "sum of one summand of each rank, in the order that the plan says."};
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "syncopate/verify/form.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -68,7 +69,7 @@ class FormCheck {
 
   Theorem run() {
     // Later checks index with what earlier ones have found to be in range.
-    if (sizes() && buffers() && signals() && tiles() && sums())
+    if (sizes() && arguments() && buffers() && signals() && tiles() && sums())
       for (int rank = 0; rank < plan_.ranks; ++rank) check_program(rank);
     return claim_.conclude(fmt::format("{}, {}, {}, {}, {}, {}; a transfer is at most {}",
                                        count_of(plan_.ranks, "rank"), count_of(plan_.buffers.size(), "buffer"),
@@ -91,6 +92,26 @@ class FormCheck {
                    plan_.programs.size()) &&
            require(plan_.kernel.axes.size() == plan_.kernel.extents.size(), "the kernel has {} axes and {} extents",
                    plan_.kernel.axes.size(), plan_.kernel.extents.size());
+  }
+
+  /// Ranks have arguments of their own, of the same names and kinds, or none has.
+  bool arguments() {
+    const std::vector<ScalarArguments>& lists = plan_.kernel.rank_arguments;
+    if (!require(lists.empty() || lists.size() == plan_.programs.size(), "{} ranks of {} have arguments of their own",
+                 lists.size(), plan_.ranks))
+      return false;
+    for (const ScalarArguments& own : lists) {
+      const auto alike = [](const auto& a, const auto& b) {
+        return a.first == b.first && a.second.index() == b.second.index();
+      };
+      if (!require(std::equal(own.begin(), own.end(), lists.front().begin(), lists.front().end(), alike),
+                   "ranks have other arguments of their own than rank 0"))
+        return false;
+      for (const auto& [name, value] : own)
+        if (!require(!plan_.kernel.arguments.contains(name), "argument {} is one of all ranks and one of each", name))
+          return false;
+    }
+    return true;
   }
 
   bool buffers() {
@@ -219,8 +240,10 @@ class FormCheck {
   }
 
   bool holds_nothing(const Buffer& buffer) {
-    return require(std::all_of(buffer.held.begin(), buffer.held.end(), [](const Region& r) { return r.empty(); }),
-                   "the caller puts something into buffer {}, which the operator fills", buffer.name);
+    bool any = false;
+    for (const std::vector<Region>& boxes : buffer.held)
+      any = any || std::any_of(boxes.begin(), boxes.end(), [](const Region& box) { return !box.empty(); });
+    return require(!any, "the caller puts something into buffer {}, which the operator fills", buffer.name);
   }
 
   bool shape_is_good(const Buffer& buffer) {
@@ -235,10 +258,14 @@ class FormCheck {
       elements *= std::max<std::int64_t>(extent, 1);
     }
     const auto dimension_exists = [&](const Placement& placement) {
-      return placement.kind != Placement::Kind::shard ||
+      return !placement.cuts() ||
              (placement.dimension >= 0 && static_cast<std::size_t>(placement.dimension) < buffer.shape.size());
     };
-    return require(dimension_exists(buffer.before) && dimension_exists(buffer.inside) && dimension_exists(buffer.after),
+    const auto is_zigzag = [](const Placement& placement) { return placement.kind == Placement::Kind::zigzag; };
+    return require(!is_zigzag(buffer.inside) && !is_zigzag(buffer.after) &&
+                       (!is_zigzag(buffer.before) || (buffer.role == BufferRole::kernel && buffer.window.empty())),
+                   "buffer {} is placed in zigzag, and not as an input that is gathered", buffer.name) &&
+           require(dimension_exists(buffer.before) && dimension_exists(buffer.inside) && dimension_exists(buffer.after),
                    "buffer {} is sharded along a dimension that it does not have", buffer.name) &&
            require(buffer.is_reduced() || buffer.before.kind != Placement::Kind::partial_sum,
                    "buffer {} holds partial sums before the operator, and only what its kernel computes is reduced",
@@ -253,15 +280,25 @@ class FormCheck {
       return false;
     if (buffer.is_reduced() && !holds_nothing(buffer)) return false;
     for (int rank = 0; rank < plan_.ranks; ++rank) {
-      const Region& held = buffer.held[static_cast<std::size_t>(rank)];
-      if (!region_is_good(buffer, held, [&] { return fmt::format("what rank {} holds", rank); })) return false;
-      const Region placed = buffer.window.empty() ? placed_region(buffer.before, buffer.shape, plan_.ranks, rank)
-                                                  : in_buffer(buffer, rank, shown_region(buffer, rank));
-      if (!require(held.empty() || held == placed, "rank {} holds {}{} before the operator, but its placement says {}",
-                   rank, buffer.name, held, placed))
+      const std::vector<Region>& held = buffer.held[static_cast<std::size_t>(rank)];
+      for (const Region& box : held)
+        if (!region_is_good(buffer, box, [&] { return fmt::format("what rank {} holds", rank); })) return false;
+      const std::vector<Region> placed = buffer.window.empty()
+                                             ? placed_regions(buffer.before, buffer.shape, plan_.ranks, rank)
+                                             : std::vector{in_buffer(buffer, rank, shown_region(buffer, rank))};
+      const bool nothing = std::all_of(held.begin(), held.end(), [](const Region& box) { return box.empty(); });
+      if (!require(
+              nothing || held == placed, "rank {} holds {}{} before the operator, but its placement says {}", rank,
+              buffer.name, [&] { return in_words(held); }, [&] { return in_words(placed); }))
         return false;
     }
     return true;
+  }
+
+  static std::string in_words(const std::vector<Region>& boxes) {
+    std::vector<std::string> words;
+    for (const Region& box : boxes) words.push_back(box.to_string());
+    return fmt::format("{}", fmt::join(words, " and "));
   }
 
   template <typename Owner>
@@ -303,7 +340,7 @@ class FormCheck {
   }
 
   bool tiles() {
-    std::set<std::vector<std::int64_t>> indices;
+    std::map<std::vector<std::int64_t>, int> indices;
     for (const Tile& tile : plan_.tiles) {
       if (!require(tile.index.size() == plan_.kernel.axes.size(), "a tile has {} index values; the kernel has {} axes",
                    tile.index.size(), plan_.kernel.axes.size()))
@@ -312,10 +349,13 @@ class FormCheck {
         require(tile.index[a] >= 0 && tile.index[a] < plan_.kernel.extents[a],
                 "{}: axis {} has indices from 0 up to, not including, {}", describe(tile), plan_.kernel.axes[a],
                 plan_.kernel.extents[a]);
-      require(indices.insert(tile.index).second, "{} is there twice", describe(tile));
+      const auto [index, is_new] = indices.try_emplace(tile.index, static_cast<int>(indices.size()));
+      require(is_new || !plan_.kernel.rank_arguments.empty(), "{} is there twice", describe(tile));
+      with_index_.push_back(index->second);
       if (!accesses_are_good(tile, tile.reads, true) || !accesses_are_good(tile, tile.writes, false)) return false;
       if (!pieces_are_good(tile)) return false;
     }
+    indices_ = indices.size();
     return true;
   }
 
@@ -523,9 +563,10 @@ class FormCheck {
   }
 
   void check_slots(int rank, const std::vector<Slot>& slots) {
-    std::vector<int> times(plan_.tiles.size(), 0);
-    std::vector<int> cut(plan_.tiles.size(), 0);
-    std::vector<const Slot*> first(plan_.tiles.size(), nullptr);
+    // By index: where ranks differ, each has one of the tiles with an index.
+    std::vector<int> times(indices_, 0);
+    std::vector<int> cut(indices_, 0);
+    std::vector<const Slot*> first(indices_, nullptr);
     for (std::size_t s = 0; s < slots.size(); ++s) {
       const Slot& slot = slots[s];
       const auto name = [&] { return fmt::format("slot {} of rank {}", s, rank); };
@@ -540,17 +581,23 @@ class FormCheck {
                    plan_.tiles.size()))
         continue;
       check_steps(rank, slot, name);
-      const Slot*& other = first[static_cast<std::size_t>(slot.tile)];
+      const auto index = static_cast<std::size_t>(with_index_[static_cast<std::size_t>(slot.tile)]);
+      const Slot*& other = first[index];
       if (other == nullptr) other = &slot;
+      require(other->tile == slot.tile, "{} is for another tile than an earlier slot with its index", name);
       require(walk_alike(*other, slot), "{} walks the pieces of its tile in another order than an earlier slot", name);
-      ++times[static_cast<std::size_t>(slot.tile)];
-      if (slot.kept.dimensions() > 0) ++cut[static_cast<std::size_t>(slot.tile)];
+      ++times[index];
+      if (slot.kept.dimensions() > 0) ++cut[index];
     }
     // Tiles that are cut may stand in the order several times; coverage looks at what of them is kept.
-    for (std::size_t t = 0; t < times.size(); ++t)
+    for (std::size_t i = 0; i < indices_; ++i)
       require(
-          times[t] == 1 || (times[t] > 0 && cut[t] == times[t]), "rank {} computes {} {} times", rank,
-          [&] { return describe(plan_.tiles[t]); }, times[t]);
+          times[i] == 1 || (times[i] > 0 && cut[i] == times[i]), "rank {} computes {} {} times", rank,
+          [&] {
+            const auto tile = std::find(with_index_.begin(), with_index_.end(), static_cast<int>(i));
+            return describe(plan_.tiles[static_cast<std::size_t>(tile - with_index_.begin())]);
+          },
+          times[i]);
   }
 
   static bool walk_alike(const Slot& a, const Slot& b) {
@@ -662,6 +709,8 @@ class FormCheck {
       "each piece "
       "of its tile once, every sum has an order that names each rank once, every signal has a place "
       "of its own and every wait is on a signal of the waiter's rank."};
+  std::vector<int> with_index_;  ///< per tile: the number of its index
+  std::size_t indices_ = 0;
   int reduced_ = -1;
   int staging_ = -1;
   bool in_place_ = false;

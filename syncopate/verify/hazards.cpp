@@ -142,8 +142,11 @@ class ReadCheck {
   }
 
   void check_tiles(int rank) {
-    std::vector<std::vector<Source>> sources;
-    for (const TileAccess& read : index_.reads()) sources.push_back(sources_of(index_, rank, read.buffer, read.region));
+    std::vector<std::vector<Source>> sources(index_.reads().size());
+    for (const int read : index_.reads_on(rank)) {
+      const TileAccess& access = index_.reads()[static_cast<std::size_t>(read)];
+      sources[static_cast<std::size_t>(read)] = sources_of(index_, rank, access.buffer, access.region);
+    }
     const auto check = [&](const std::vector<int>& reads, int slot, std::size_t steps, const Order::Clock& clock) {
       for (const int read : reads)
         for (const Source& source : sources[static_cast<std::size_t>(read)])
@@ -251,7 +254,7 @@ class OverwriteCheck {
     int reading = -1;  // the last slot that may still read is the likeliest victim
     int number = -1;
     const bool is_over = order_.before({{Event::Kind::completion, view.rank, 0}, 0}, writes);
-    for (int r = 0; r < static_cast<int>(reads.size()); ++r) {
+    for (const int r : index_.reads_on(view.rank)) {
       const TileAccess& read = reads[static_cast<std::size_t>(r)];
       if (read.buffer != view.buffer || !read.region.overlaps(view.region)) continue;
       is_read = true;
@@ -427,10 +430,10 @@ class OverwriteCheck {
     };
     for (const int t : index_.from(rank)) {
       const View& view = index_.transfer(t).source;
-      const Region& held = plan_.buffer(view.buffer).held[static_cast<std::size_t>(rank)];
       check(t, view, "reads",
-            held.overlaps(view.region) ? "its caller puts the inputs of launch e + 1 in place"
-                                       : "its caller frees the buffer");
+            holds_any_of(plan_.buffer(view.buffer), rank, view.region)
+                ? "its caller puts the inputs of launch e + 1 in place"
+                : "its caller frees the buffer");
     }
     for (const int t : index_.into(rank))
       check(t, index_.transfer(t).destination, "writes", "its caller frees the buffer");

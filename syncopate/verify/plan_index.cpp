@@ -16,6 +16,7 @@ PlanIndex::PlanIndex(const Plan& plan)
   collect_raises();
   collect_waits();
   collect_reads();
+  collect_tiles_of_ranks();
 }
 
 const Queue& PlanIndex::queue_of(int transfer) const {
@@ -146,6 +147,28 @@ void PlanIndex::collect_reads() {
   }
 }
 
+void PlanIndex::collect_tiles_of_ranks() {
+  const auto numbers_in = [](const std::vector<bool>& marks) {
+    std::vector<int> numbers;
+    for (std::size_t i = 0; i < marks.size(); ++i)
+      if (marks[i]) numbers.push_back(static_cast<int>(i));
+    return numbers;
+  };
+  for (const RankProgram& program : plan_->programs) {
+    std::vector<bool> tiles(plan_->tiles.size(), false);
+    std::vector<bool> reads(reads_.size(), false);
+    for (const Slot& slot : program.slots) {
+      const auto tile = static_cast<std::size_t>(slot.tile);
+      if (tiles[tile]) continue;
+      tiles[tile] = true;
+      for (const std::vector<int>& list : reads_of_[tile])
+        for (const int read : list) reads[static_cast<std::size_t>(read)] = true;
+    }
+    tiles_on_.push_back(numbers_in(tiles));
+    reads_on_.push_back(numbers_in(reads));
+  }
+}
+
 bool PlanIndex::is_read_by(int read, int tile) const {
   const auto& lists = reads_of_[static_cast<std::size_t>(tile)];
   return std::any_of(lists.begin(), lists.end(),
@@ -158,7 +181,7 @@ std::vector<Source> sources_of(const PlanIndex& index, int rank, int buffer, con
     const Region part = intersect(filled, region);
     if (!part.empty()) sources.push_back({transfer, part});
   };
-  add(-1, index.plan().buffer(buffer).held[static_cast<std::size_t>(rank)]);
+  for (const Region& box : index.plan().buffer(buffer).held[static_cast<std::size_t>(rank)]) add(-1, box);
   for (const int t : index.into(rank))
     if (index.transfer(t).destination.buffer == buffer) add(t, index.transfer(t).destination.region);
   return sources;

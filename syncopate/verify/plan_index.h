@@ -91,6 +91,10 @@ class PlanIndex {
   const std::vector<int>& reads_of_piece(int tile, int piece) const {
     return reads_of_[static_cast<std::size_t>(tile)][static_cast<std::size_t>(piece) + 1];
   }
+  /// Those of them that tiles of a rank read, ascending.
+  const std::vector<int>& reads_on(int rank) const { return reads_on_[static_cast<std::size_t>(rank)]; }
+  /// The tiles of a rank, ascending.
+  const std::vector<int>& tiles_on(int rank) const { return tiles_on_[static_cast<std::size_t>(rank)]; }
   /// Whether the tile reads it at all.
   bool is_read_by(int read, int tile) const;
 
@@ -100,6 +104,7 @@ class PlanIndex {
   void collect_raises();
   void collect_waits();
   void collect_reads();
+  void collect_tiles_of_ranks();
 
   const Plan* plan_;
   int reduced_;
@@ -117,6 +122,8 @@ class PlanIndex {
   std::vector<bool> waited_for_;
   std::vector<TileAccess> reads_;
   std::vector<std::vector<std::vector<int>>> reads_of_;  // [tile][0: outside of pieces, then pieces]
+  std::vector<std::vector<int>> tiles_on_;               // [rank]
+  std::vector<std::vector<int>> reads_on_;               // [rank]
 };
 
 template <typename Visitor>

@@ -121,6 +121,16 @@ TEST(RegionOf, IsThePartOfTheRank) {
   expect_user_error([&] { region_of(plan, 0, 7, 0); }, "there is no part 7");
 }
 
+TEST(RegionOf, ZigzagHasTwoStretches) {
+  Plan plan = hand_made({.ranks = 2, .rows = 16, .inner = 4});
+  expect_user_error([&] { region_of(plan, 0, SYNCOPATE_SECOND_STRETCH, 0); },
+                    "tensor a is shard(0), and has no second stretch");
+  plan.buffers[0].before = Placement::zigzag(0);
+  plan.buffers[0].held[1] = {Region{{4, 8}, {0, 4}}, Region{{8, 12}, {0, 4}}};
+  EXPECT_EQ(region_of(plan, 0, SYNCOPATE_SHARD, 1), Region({{4, 8}, {0, 4}}));
+  EXPECT_EQ(region_of(plan, 0, SYNCOPATE_SECOND_STRETCH, 1), Region({{8, 12}, {0, 4}}));
+}
+
 TEST(RegionOf, AReducedOutputIsTheRanksShard) {
   const Plan plan = testing::hand_made_reduce({.ranks = 2, .rows = 16});
   EXPECT_EQ(region_of(plan, 2, SYNCOPATE_OUTPUT, 1), Region({{8, 16}, {0, 8}}));

@@ -56,7 +56,9 @@ class Arguments : public ::testing::Test {
   }
   ~Arguments() override { asked = nullptr; }
 
-  KernelArguments make() { return {driver_, plan_, signature_of(plan_, KernelText::local), kernel_, {}, 0x5000}; }
+  KernelArguments make(int rank = 0) {
+    return {driver_, plan_, signature_of(plan_, KernelText::local), kernel_, RuntimeValues{.rank = rank}, 0x5000};
+  }
   int buffer(const std::string& name) const {
     for (std::size_t i = 0; i < plan_.buffers.size(); ++i)
       if (plan_.buffers[i].name == name) return static_cast<int>(i);
@@ -121,6 +123,23 @@ TEST_F(Arguments, DescriptorsComeAfterTheParametersWithSizesAndStrides) {
   EXPECT_EQ(at<std::uint64_t>(arguments, 19), 0U) << "profiles";
   for (const std::size_t map : {6U, 11U})
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(arguments.pointers()[map]) % 64, 0U);
+}
+
+TEST_F(Arguments, OfARankAreItsOwn) {
+  size("N", 512);
+  plan_.kernel.arguments.erase("M");
+  plan_.kernel.arguments.erase("K");
+  const std::int64_t wide = std::int64_t{1} << 40;
+  plan_.kernel.rank_arguments = {{{"M", std::int64_t{1024}}, {"K", std::int64_t{256}}},
+                                 {{"M", wide}, {"K", std::int64_t{264}}}};
+  KernelArguments first = make(0);
+  KernelArguments second = make(1);
+  EXPECT_EQ(at<std::int64_t>(first, 3), 1024) << "wide, since rank 1's is";
+  EXPECT_EQ(at<std::int64_t>(second, 3), wide);
+  EXPECT_EQ(at<std::int32_t>(first, 5), 256);
+  EXPECT_EQ(at<std::int32_t>(second, 5), 264);
+  EXPECT_EQ(at<std::int64_t>(first, 9), 256) << "a descriptor's stride";
+  EXPECT_EQ(at<std::int64_t>(second, 9), 264);
 }
 
 TEST_F(Arguments, TheDriverIsToldTheTensorInnermostDimensionFirst) {

@@ -52,6 +52,29 @@ TEST(Signature, IntegersAreNarrowWhereTheyFitAndDivisibleWhereTheyAre) {
   EXPECT_EQ(find(others, "N").type, "u1");
 }
 
+TEST(Signature, WhatDiffersByRankIsWhatHoldsOnAllOfThem) {
+  Plan plan = gemm();
+  const auto give = [&](const std::vector<std::int64_t>& values) {
+    plan.kernel.arguments.erase("M");
+    plan.kernel.rank_arguments.clear();
+    for (const std::int64_t value : values) plan.kernel.rank_arguments.push_back({{"M", value}});
+    return find(signature_of(plan, KernelText::local), "M");
+  };
+  ParameterType type = give({0, 16, 32, 48});
+  EXPECT_EQ(type.type, "i32");
+  EXPECT_TRUE(type.divisible_by_16);
+  EXPECT_FALSE(type.value.has_value());
+  type = give({0, 8, 16, 24});
+  EXPECT_FALSE(type.divisible_by_16) << "rank 0's is, but one kernel runs on all";
+  type = give({8, 16, 32, 48});
+  EXPECT_FALSE(type.divisible_by_16);
+  type = give({0, std::int64_t{1} << 40, 16, 32});
+  EXPECT_EQ(type.type, "i64");
+  EXPECT_TRUE(type.divisible_by_16);
+  plan.kernel.rank_arguments.assign(4, {{"BLOCK_M", std::int64_t{16}}});
+  EXPECT_THROW(signature_of(plan, KernelText::local), UserError);
+}
+
 TEST(Signature, ConstexprsCarryTheirValue) {
   const auto types = signature_of(gemm(), KernelText::local);
   EXPECT_EQ(find(types, "BLOCK_M").type, "constexpr");

@@ -90,9 +90,9 @@ void SimulatedRanks::issue(std::int64_t launch) {
 void SimulatedRanks::put_inputs(int index, std::int64_t launch) {
   for (std::size_t buffer = 0; buffer < plan_.buffers.size(); ++buffer) {
     const Buffer& about = plan_.buffers[buffer];
-    const Region& held = about.held[static_cast<std::size_t>(index)];
+    const std::vector<Region>& held = about.held[static_cast<std::size_t>(index)];
     if (!about.symmetric || held.empty()) continue;
-    for_each_run(held, about.shape, [&](std::int64_t offset, std::int64_t run) {
+    for_each_run(held.front(), about.shape, [&](std::int64_t offset, std::int64_t run) {
       std::vector<Element> values;
       for (std::int64_t e = offset; e < offset + run; ++e) values.push_back(stamp(launch, e));
       const std::size_t bytes = values.size() * sizeof(Element);

@@ -157,9 +157,9 @@ TEST(ExchangeTheorems, Form) {
               HasSubstr("goes from buffer a to buffer c"));
   EXPECT_THAT(form_of("gemm_a2a", [](Plan& plan) { plan.tiles[0].writes[0].buffer = 3; }),
               HasSubstr("uses c, which is none of the kernel's"));
-  EXPECT_THAT(form_of("a2a_gemm", [](Plan& plan) { plan.buffers[0].held[0] = {{0, 32}, {0, 16}}; }),
+  EXPECT_THAT(form_of("a2a_gemm", [](Plan& plan) { plan.buffers[0].held[0] = {Region{{0, 32}, {0, 16}}}; }),
               HasSubstr("the caller puts something into buffer a_inside, which the operator fills"));
-  EXPECT_THAT(form_of("a2a_gemm", [](Plan& plan) { plan.buffers[1].held[0] = {{0, 8}, {0, 32}}; }),
+  EXPECT_THAT(form_of("a2a_gemm", [](Plan& plan) { plan.buffers[1].held[0] = {Region{{0, 8}, {0, 32}}}; }),
               HasSubstr("rank 0 holds a[0:8, 0:32] before the operator, but its placement says [0:16, 0:32]"));
 }
 

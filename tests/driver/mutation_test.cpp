@@ -213,6 +213,47 @@ INSTANTIATE_TEST_SUITE_P(Families, StreamMutations,
                                            Stream{"direct", "push", 2, 32, true}),
                          [](const auto& test) { return test.param.name(); });
 
+/// Causal attention over a sequence that the ranks share: tiles that differ by rank, chunks that are not sent.
+struct Sequence {
+  std::string placement;  ///< "causal": successive stretches; "zigzag"
+  std::string algorithm;
+  std::string initiator;
+  int ranks;
+  std::string name() const {
+    return placement + "_" + algorithm + "_" + initiator + "_" + std::to_string(ranks) + "ranks";
+  }
+};
+void PrintTo(const Sequence& sequence, std::ostream* out) { *out << sequence.name(); }
+
+class SequenceMutations : public ::testing::TestWithParam<Sequence> {};
+
+TEST_P(SequenceMutations, VerifyAndCpuRanksAgree) {
+  const Sequence& c = GetParam();
+  std::vector<Override> overrides = {{"ranks", std::to_string(c.ranks)},
+                                     {"kernel.args.KV_LENGTH", std::to_string(20 * c.ranks)},
+                                     {"kernel.args.HEADS", "2"},
+                                     {"launch.workers", "2"}};
+  for (const char* tensor : {"communicate.k.", "communicate.v."})
+    overrides.insert(overrides.end(), {{std::string(tensor) + "algorithm", c.algorithm},
+                                       {std::string(tensor) + "initiator", c.initiator},
+                                       {std::string(tensor) + "split", "1"}});
+  const Plan plan =
+      compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp_" + c.placement + ".toml", overrides);
+  ASSERT_EQ(plan.kernel.rank_arguments.size(), static_cast<std::size_t>(c.ranks));
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, SequenceMutations,
+                         ::testing::Values(Sequence{"causal", "direct", "push", 3},
+                                           Sequence{"causal", "ring", "pull", 3},
+                                           Sequence{"zigzag", "direct", "push", 2},
+                                           Sequence{"zigzag", "direct", "pull", 3},
+                                           Sequence{"zigzag", "ring", "push", 3}),
+                         [](const auto& test) { return test.param.name(); });
+
 struct Producer {
   std::string algorithm;
   std::string initiator;

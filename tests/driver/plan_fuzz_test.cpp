@@ -149,10 +149,14 @@ bool is_small(const Plan& plan) {
   for (const std::int64_t along : plan.kernel.grid) programs *= along;
   std::int64_t bytes = 0;
   for (const Buffer& buffer : plan.buffers) bytes += volume(buffer.shape);
-  const bool arguments = std::all_of(plan.kernel.arguments.begin(), plan.kernel.arguments.end(), [](const auto& each) {
-    const auto* integer = std::get_if<std::int64_t>(&each.second);
-    return integer == nullptr || (*integer >= -5000 && *integer <= 5000);
-  });
+  const auto are_small = [](const ScalarArguments& list) {
+    return std::all_of(list.begin(), list.end(), [](const auto& each) {
+      const auto* integer = std::get_if<std::int64_t>(&each.second);
+      return integer == nullptr || (*integer >= -5000 && *integer <= 5000);
+    });
+  };
+  const std::vector<ScalarArguments>& by_rank = plan.kernel.rank_arguments;
+  const bool arguments = are_small(plan.kernel.arguments) && std::all_of(by_rank.begin(), by_rank.end(), are_small);
   return arguments && programs <= 1000 && bytes <= 1 << 20 && plan.ranks <= 8 && plan.workers <= 200;
 }
 

@@ -203,7 +203,7 @@ TEST_P(StreamedAttention, IsProvenAndRight) {
 TEST_P(StreamedAttention, WalksItsOwnShardFirst) {
   const Plan plan = compiled(GetParam());
   for (int rank = 0; rank < plan.ranks; ++rank) {
-    const Region& own = plan.buffers[1].held[at(rank)];
+    const Region& own = plan.buffers[1].held[at(rank)].front();
     const Slot& slot = plan.programs[at(rank)].slots.front();
     const std::vector<LoopPiece>& pieces = plan.tiles[at(slot.tile)].pieces;
     const auto is_own = [&](const LoopPiece& piece) {

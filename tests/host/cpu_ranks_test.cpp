@@ -80,7 +80,7 @@ TEST(CpuRanks, TilesMayUpdateWhatTheirCallerPutThere) {
     const std::string store = "a * 2.0 + b[None, :]";
     source->replace(source->find(store), store.size(), store + " + tl.load(c_ptr + offsets)");
   }
-  for (Region& held : plan.buffers[2].held) held = Region::whole(plan.buffers[2].shape);
+  for (std::vector<Region>& held : plan.buffers[2].held) held = {Region::whole(plan.buffers[2].shape)};
   const RunReport report = run_on_cpu_ranks(plan, {.repeat = 3});
   ASSERT_EQ(report.outcome, Outcome::right) << report.message;
   EXPECT_NE(floats(report.last.inputs[0][2]), floats(report.last.outputs[0][2]));

@@ -109,9 +109,9 @@ class Builder {
     a.shared = true;
     const std::int64_t shard = options_.split * kTileRows;
     for (int rank = 0; rank < options_.ranks; ++rank) {
-      a.held.push_back({{rank * shard, (rank + 1) * shard}, {0, kColumns}});
-      b.held.push_back({{0, kColumns}});
-      c.held.push_back({{0, 0}, {0, 0}});
+      a.held.push_back({Region{{rank * shard, (rank + 1) * shard}, {0, kColumns}}});
+      b.held.push_back({Region{{0, kColumns}}});
+      c.held.push_back({Region{{0, 0}, {0, 0}}});
     }
     plan_.buffers = {a, b, c};
   }

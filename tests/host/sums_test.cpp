@@ -140,7 +140,7 @@ Plan one_sum(Dtype dtype, int ranks, SumOrder order) {
   c.dtype = dtype;
   c.inside = Placement::partial_sum();
   c.after = Placement::shard(0);
-  c.held.assign(static_cast<std::size_t>(ranks), Region{{0, 0}, {0, 0}});
+  c.held.assign(static_cast<std::size_t>(ranks), {Region{{0, 0}, {0, 0}}});
   plan.buffers = {c};
   plan.programs.resize(static_cast<std::size_t>(ranks));
   plan.sums.push_back({1, 0, {{1, 2}, {0, 2}}, std::move(order)});

@@ -193,8 +193,8 @@ TEST(WrongPlans, RanksThatOvertakeASharedCounterAreARace) {
   const auto needless = [](const Transfer& push) {
     return push.destination.rank == 1 || (push.destination.rank == 2 && push.source.rank == 1);
   };
-  plan.buffers[0].held[1] = Region::whole(plan.buffers[0].shape);
-  plan.buffers[0].held[2][0] = {test::kTileRows, 3 * test::kTileRows};
+  plan.buffers[0].held[1] = {Region::whole(plan.buffers[0].shape)};
+  plan.buffers[0].held[2].front()[0] = {test::kTileRows, 3 * test::kTileRows};
   for (RankProgram& each : plan.programs) {
     for (Transfer& push : each.queues[0].transfers)
       if (needless(push)) plan.signals[static_cast<std::size_t>(push.signals[0])].per_launch = 0;
@@ -323,7 +323,8 @@ TEST(WrongPlans, BrokenReferencesAreNamed) {
   expect([](Plan& plan) { plan.signals[1] = plan.signals[0]; }, "shares flag 0");
   expect([](Plan& plan) { plan.programs.pop_back(); }, "1 rank programs for 2 ranks");
   expect([](Plan& plan) { plan.buffers[0].held.pop_back(); }, "buffer a has 1 held regions for 2 ranks");
-  expect([](Plan& plan) { plan.buffers[0].held[1] = {{4, 9}, {0, 8}}; }, "a[4:9, 0:8] is held but not in the buffer");
+  expect([](Plan& plan) { plan.buffers[0].held[1] = {Region{{4, 9}, {0, 8}}}; },
+         "a[4:9, 0:8] is held but not in the buffer");
   expect([](Plan& plan) { plan.tiles[2].index.clear(); }, "tile 2 has 0 indices for 1 axes");
   expect([](Plan& plan) { plan.tiles[2].writes[0].region[0] = {8, 10}; }, "tile 2 touches c[8:10, 0:8]");
   expect([](Plan& plan) { plan.workers = 0; }, "the plan has no workers");

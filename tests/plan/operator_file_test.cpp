@@ -200,12 +200,49 @@ TEST_F(OperatorFile, WrongValuesAreFoundWhereTheyStand) {
               HasSubstr("a tensor of more than 2^48 elements"));
   EXPECT_THAT(error_of(replaced("[16, \"K\"]", "[]")), HasSubstr("is not a list of 1 to 5 sizes"));
   EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = \"half\"")),
+              StartsWith("op.toml:7:37: in the expression 'half': unknown name 'half'"));
+  EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = [0.5]")),
               StartsWith("op.toml:7:36: argument 'alpha' is not a number"));
   EXPECT_THAT(error_of(replaced("alpha = 0.5", "alpha = 1979-05-27")), HasSubstr("dates and times mean nothing here"));
   EXPECT_THAT(error_of(replaced("[communicate.x]", "[communicate.y]")),
               StartsWith("op.toml:21:14: [communicate.y] names no tensor; did you mean 'x'?"));
   EXPECT_THAT(error_of(replaced("split = 3", "schedule = \"s.json\"")),
               HasSubstr("names a schedule file and a template's option"));
+}
+
+TEST_F(OperatorFile, ArgumentsMayBeExpressions) {
+  // Of each other, in any order; K is the same on all ranks, first and last are not.
+  const OperatorStatement op = read_operator(folder_.write(
+      "op.toml", replaced("K = 64, alpha = 0.5",
+                          "last = \"first + K - 1\", first = \"rank * K\", K = \"M // ranks // 4\", alpha = 0.5")));
+  EXPECT_EQ(op.arguments.at("K"), Scalar(std::int64_t{64}));
+  EXPECT_FALSE(op.arguments.contains("first"));
+  ASSERT_EQ(op.rank_arguments.size(), 4U);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(op.rank_arguments[static_cast<std::size_t>(rank)],
+              (ScalarArguments{{"first", std::int64_t{64} * rank}, {"last", std::int64_t{64} * rank + 63}}));
+  EXPECT_EQ(op.tensors[0].shape, (Shape{1024, 32})) << "sizes of arguments that are expressions";
+  EXPECT_EQ(op.argument_where.at("first").line, 7);
+  EXPECT_TRUE(
+      read_operator(folder_.write("op.toml", replaced("K = 64", "K = \"64 + rank * 0\""))).rank_arguments.empty());
+  EXPECT_TRUE(read_operator(folder_.write("op.toml", replaced("K = 64", "K = 64, r = \"rank\"")), {{"ranks", "1"}})
+                  .rank_arguments.empty());
+}
+
+TEST_F(OperatorFile, WhatDiffersByRankIsNoSize) {
+  EXPECT_EQ(
+      error_of(replaced("K = 64", "K = \"64 + rank\"")),
+      "op.toml:11:15: 'shape' of [tensors.x] is \"2 * K // ranks\", and 'K' differs by rank; an expression that is the "
+      "same on all ranks");
+  EXPECT_EQ(
+      error_of(replaced("[16, \"K\"]", "[16, \"K + rank\"]")),
+      "op.toml:18:14: 'shape' of [tensors.a] is \"K + rank\", and 'rank' differs by rank; an expression that is the "
+      "same on all ranks");
+  EXPECT_THAT(error_of(replaced("function = \"k\"", "function = \"k\"\ngrid = \"rank + 1\"")),
+              HasSubstr("'grid' of [kernel] is \"rank + 1\", and 'rank' differs by rank"));
+  EXPECT_THAT(error_of(replaced("K = 64", "K = \"L\", L = \"K\"")), HasSubstr("argument 'K' depends on itself: \"L\""));
+  EXPECT_THAT(error_of(replaced("K = 64", "K = \"rank //\"")), HasSubstr("a number or a name is missing"));
+  EXPECT_THAT(error_of(replaced("K = 64", "K = \"2 * flag\"")), HasSubstr("'flag' is true, not an integer"));
 }
 
 TEST_F(OperatorFile, ValuesOfIntegers) {

@@ -36,13 +36,37 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(PlanJson, SameOperatorSameBytes) { EXPECT_EQ(small_plan(), small_plan()); }
 
 TEST(PlanJson, ReadBackTheSame) {
-  for (const char* file :
-       {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp", "gemm_ar", "a2a_gemm",
-        "gemm_a2a", "a2a_gemm_rs", "embedding_rs", "grouped_gemm_rs", "rms_norm_ar", "rms_norm_rs"}) {
+  for (const char* file : {"ag_gemm", "ag_gemm_pointers", "ag_gemm_split_helper", "ag_gemm_k", "attention_sp",
+                           "attention_sp_causal", "attention_sp_zigzag", "gemm_ar", "a2a_gemm", "gemm_a2a",
+                           "a2a_gemm_rs", "embedding_rs", "grouped_gemm_rs", "rms_norm_ar", "rms_norm_rs"}) {
     const std::string text =
         to_json(compile_operator(std::string(SYNCOPATE_SOURCE_DIR "/operators/") + file + ".toml"));
     EXPECT_EQ(to_json(parse_plan(SourceFile("plan.json", text))), text) << file;
   }
+}
+
+TEST(PlanJson, ArgumentsOfRanksAndZigzagAreChecked) {
+  const std::string text = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_sp_zigzag.toml",
+                                                    {{"ranks", "2"}, {"kernel.args.KV_LENGTH", "64"}}));
+  const std::string first = "{\"q_second\": 48, \"q_start\": 0}";
+  ASSERT_THAT(text, HasSubstr("\"rank_arguments\": [" + first));
+  const auto error = [&](const std::string& from, const std::string& to) {
+    return error_of(replaced(text, from, to), false);
+  };
+  EXPECT_THAT(error(first + ", ", ""), HasSubstr("'rank_arguments' has 1 part; it must have 2"));
+  EXPECT_THAT(error(first, "{\"q_second\": 48}"), HasSubstr("ranks have different arguments of their own"));
+  EXPECT_THAT(error(first, "{\"q_second\": 48, \"q_start\": 0.5}"), HasSubstr("ranks have different arguments"));
+  EXPECT_THAT(error(first, "{}"), HasSubstr("ranks have different arguments"));
+  EXPECT_THAT(error(first, "{\"q_second\": 48, \"q_start\": \"0\"}"), HasSubstr("argument 'q_start' is not a number"));
+  EXPECT_THAT(error("\"HEADS\": 4", "\"q_start\": 4"), HasSubstr("argument 'q_start' is one of all ranks, too"));
+  EXPECT_THAT(error("\"before\": \"zigzag(0)\"", "\"before\": \"zigzag(2)\""),
+              HasSubstr("'zigzag(2)' of a tensor of 2"));
+  EXPECT_THAT(error("\"after\": \"replicate\"", "\"after\": \"zigzag(0)\""),
+              HasSubstr("zigzag is how ranks hold what"));
+  const std::string stretches = "[[[0, 16], [0, 32]], [[48, 64], [0, 32]]]";
+  EXPECT_THAT(error(stretches, "[[[0, 16], [0, 33]], [[48, 64], [0, 32]]]"),
+              HasSubstr("the range 0:33 is not in dimension 1 of k"));
+  EXPECT_THAT(error(stretches, "[]"), HasSubstr("a region has 0 parts"));
 }
 
 TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {

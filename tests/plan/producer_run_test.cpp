@@ -102,10 +102,9 @@ class SymbolicRun {
     state.agents.clear();
     if (state.launch > launches_) return;
     for (int buffer = 0; buffer < static_cast<int>(plan_.buffers.size()); ++buffer) {
-      const Region& held = plan_.buffer(buffer).held[at(rank)];
-      if (held.empty()) continue;
-      for (std::int64_t row = held[0].begin; row < held[0].end; ++row)
-        cell(rank, buffer, row, 0) = input(row, state.launch);
+      for (const Region& held : held_boxes(plan_.buffer(buffer), rank))
+        for (std::int64_t row = held[0].begin; row < held[0].end; ++row)
+          cell(rank, buffer, row, 0) = input(row, state.launch);
     }
     raise(program(rank).start_signals);
     for (int w = 0; w < plan_.workers; ++w) {

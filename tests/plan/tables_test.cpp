@@ -19,7 +19,7 @@ Plan hand_made() {
   c.shape = {8, 4};
   c.before = c.inside = Placement::partial_sum();
   c.after = Placement::shard(0);
-  c.held.assign(3, nothing);
+  c.held.assign(3, {nothing});
   Buffer staging = c;
   staging.name = "c_staging";
   staging.shape = {6, 4};

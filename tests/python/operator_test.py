@@ -100,6 +100,87 @@ class Groups(unittest.TestCase):
         self.assertEqual((alone.rank, alone.size, alone.all_gather("x")), (0, 1, ["x"]))
 
 
+WIDTH = 32  # of k in operators/attention_sp_zigzag.toml
+
+
+class Rows:
+    """As much of a tensor as filling an input takes: rows of a list, shared with whom it is a view of."""
+
+    dtype, device = "bf16", "cuda:0"
+
+    def __init__(self, values, begin=0, end=None):
+        self._values, self._begin, self._end = values, begin, len(values) if end is None else end
+        self.shape = (self._end - self._begin, WIDTH)
+
+    def numel(self):
+        return self.shape[0] * self.shape[1]
+
+    def narrow(self, dimension, begin, length):
+        assert dimension == 0
+        return Rows(self._values, self._begin + begin, self._begin + begin + length)
+
+    def __getitem__(self, box):
+        rows = box[0] if isinstance(box, tuple) else box
+        begin, end, _ = rows.indices(self.shape[0])
+        return self.narrow(0, begin, end - begin)
+
+    def list(self):
+        return self._values[self._begin:self._end]
+
+    def copy_(self, other):
+        self._values[self._begin:self._end] = other.list()
+
+
+class Zigzag(unittest.TestCase):
+    """Inputs of which a rank fills two stretches."""
+
+    def operator(self, rows, rank):
+        plan = syncopate.compile(SOURCE / "operators/attention_sp_zigzag.toml",
+                                 {"ranks": 2, "kernel.args.KV_LENGTH": rows})
+        made = object.__new__(operator.Operator)
+        made._buffers, made.rank = {buffer.name: buffer for buffer in plan.buffers}, rank
+        self.memory = [0] * rows
+        made.buffer = lambda name: Rows(self.memory)
+        return made
+
+    def test_plans_say_both_stretches(self):
+        plan = syncopate.compile(SOURCE / "operators/attention_sp_zigzag.toml", {"ranks": 2, "kernel.args.KV_LENGTH": 16})
+        k = plan.buffer("k")
+        self.assertEqual((k.before, k.zigzag, plan.buffer("q").zigzag), ("zigzag(0)", 0, None))
+        rows = [tuple((box[0].start, box[0].stop) for box in boxes) for boxes in k.held]
+        self.assertEqual(rows, [((0, 4), (12, 16)), ((4, 8), (8, 12))])
+        self.assertTrue(plan.verify())
+
+    def test_a_shard_is_a_pair(self):
+        one, other = self.operator(16, 0).shard("k")
+        one.copy_(Rows([1, 2, 3, 4]))
+        other.copy_(Rows([5, 6, 7, 8]))
+        self.assertEqual(self.memory, [1, 2, 3, 4] + [0] * 8 + [5, 6, 7, 8])
+
+    def test_one_tensor_or_two_are_copied_into_place(self):
+        self.operator(16, 1)._fill("k", Rows(list(range(1, 9))))
+        self.assertEqual(self.memory, [0] * 4 + list(range(1, 9)) + [0] * 4)
+        self.operator(16, 0)._fill("k", Rows(list(range(1, 9))))
+        self.assertEqual(self.memory, [1, 2, 3, 4] + [0] * 8 + [5, 6, 7, 8])
+        self.operator(16, 0)._fill("k", (Rows([1, 2, 3, 4]), Rows([5, 6, 7, 8])))
+        self.assertEqual(self.memory, [1, 2, 3, 4] + [0] * 8 + [5, 6, 7, 8])
+
+    def test_a_stretch_may_be_short_or_empty(self):
+        self.operator(15, 0)._fill("k", Rows(list(range(1, 8))))
+        self.assertEqual(self.memory, [1, 2, 3, 4] + [0] * 8 + [5, 6, 7])
+        self.operator(3, 0)._fill("k", Rows([7]))
+        self.assertEqual(self.memory, [7, 0, 0])
+
+    def test_mistakes(self):
+        made = self.operator(16, 1)
+        for given, problem in ((Rows([0] * 7), r"shape \(8, 32\) expected \(the two stretches of rank 1"),
+                               ((Rows([0]),), "1 tensors for two stretches")):
+            with self.assertRaisesRegex(syncopate.Error, problem):
+                made._fill("k", given)
+        with self.assertRaisesRegex(syncopate.Error, r"shape \(4, 32\) expected"):
+            made._fill("k", (Rows([0] * 4), Rows([0] * 3)))
+
+
 class WithoutTorch(unittest.TestCase):
     def test_an_operator_needs_torch_and_the_rest_does_not(self):
         code = ("import sys\nsys.modules['torch'] = None\nimport syncopate\n"

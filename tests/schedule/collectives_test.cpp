@@ -61,7 +61,9 @@ std::vector<std::pair<Placement, Placement>> placements(CollectiveType type, int
   const Placement shard = Placement::shard(d);
   switch (type) {
     case CollectiveType::all_gather:
-      return {{shard, Placement::replicate()}, {Placement::shard(d, 1), Placement::replicate()}};
+      return {{shard, Placement::replicate()},
+              {Placement::shard(d, 1), Placement::replicate()},
+              {Placement::zigzag(d), Placement::replicate()}};
     case CollectiveType::reduce_scatter:
       return {{Placement::partial_sum(), shard}};
     case CollectiveType::all_reduce:

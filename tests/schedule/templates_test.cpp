@@ -67,6 +67,30 @@ TEST_P(Template, IsAnAllGather) {
   }
 }
 
+TEST_P(Template, GathersZigzag) {
+  // Even, uneven, and with stretches that are empty.
+  for (const auto& [shape, dimension] : std::vector<std::pair<Shape, int>>{{{240, 8}, 0}, {{3, 97}, 1}, {{163}, 0}}) {
+    LogicalTensor tensor = gathered(shape, dimension);
+    tensor.before = Placement::zigzag(dimension);
+    const Parameters& p = GetParam();
+    const std::int64_t stretch = (shape[static_cast<std::size_t>(dimension)] + 2 * p.ranks - 1) / (2 * p.ranks);
+    if (p.split > stretch) continue;
+    const Schedule schedule = all_gather(tensor, p.ranks, {p.algorithm, p.initiator, p.split}, {});
+    EXPECT_NO_THROW(validate(schedule));
+    EXPECT_NO_THROW(check_meaning(schedule));
+    std::int64_t moved = 0;
+    for (const auto& list : schedule.operators)
+      for (const Operator& op : list)
+        moved += schedule.chunks[static_cast<std::size_t>(p2p_of(op).source_chunk)].region.volume();
+    EXPECT_EQ(moved, volume(shape) * (p.ranks - 1)) << "every element once to every other rank";
+    const Meaning m = meaning(schedule);
+    for (const auto& holdings : m.holdings[0]) {
+      ASSERT_EQ(holdings.size(), 1U) << "one box: everything is held";
+      EXPECT_TRUE(holdings[0].held);
+    }
+  }
+}
+
 TEST_P(Template, MovesEveryChunkOnceToEveryOtherRank) {
   const Schedule schedule = make({240, 8}, 0);
   std::map<std::pair<int, int>, int> arrivals;  // (rank, chunk)

@@ -92,9 +92,9 @@ class Maker {
     buffer("b", {options_.inner, options_.columns}, false, Placement::replicate(), "input of the rank");
     buffer("c", {options_.rows, options_.columns}, false, Placement::replicate(), "output of the rank");
     for (int rank = 0; rank < ranks_; ++rank) {
-      plan_.buffers[kA].held.push_back({chunk_of({0, options_.rows}, ranks_, rank), {0, options_.inner}});
-      plan_.buffers[kB].held.push_back(Region::whole(plan_.buffers[kB].shape));
-      plan_.buffers[kC].held.push_back({{0, 0}, {0, 0}});
+      plan_.buffers[kA].held.push_back({Region{chunk_of({0, options_.rows}, ranks_, rank), {0, options_.inner}}});
+      plan_.buffers[kB].held.push_back({Region::whole(plan_.buffers[kB].shape)});
+      plan_.buffers[kC].held.push_back({Region{{0, 0}, {0, 0}}});
     }
   }
 

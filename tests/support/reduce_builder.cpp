@@ -137,11 +137,11 @@ class ReduceMaker {
       made.name = std::move(name);
       made.shape = std::move(shape);
       made.purpose = std::move(purpose);
-      made.held.assign(static_cast<std::size_t>(ranks_), Region::whole(made.shape));
+      made.held.assign(static_cast<std::size_t>(ranks_), {Region::whole(made.shape)});
       plan_.buffers.push_back(std::move(made));
       return plan_.buffers.back();
     };
-    const std::vector<Region> nothing(static_cast<std::size_t>(ranks_), Region{{0, 0}, {0, 0}});
+    const std::vector<std::vector<Region>> nothing(static_cast<std::size_t>(ranks_), {Region{{0, 0}, {0, 0}}});
     buffer("a", {options_.rows, options_.inner}, "input of the rank");
     buffer("b", {options_.inner, options_.columns}, "input of the rank");
     Buffer& c = buffer("c", {options_.rows, options_.columns}, "summands, and the rank's part of the sum");

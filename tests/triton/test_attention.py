@@ -32,10 +32,22 @@ CASES = [
 ]
 
 
-def reference(q, k, v, heads, group, head_dim, causal, q_start, scale):
+# q_length, kv_length, heads, group, head_dim, q_start, q_second; BLOCK_M, BLOCK_N: queries of two stretches.
+TWO_STRETCHES = [
+    (64, 128, 2, 1, 32, 0, 96, 16, 16),  # rank 0 of 2
+    (64, 128, 2, 2, 16, 32, 64, 32, 16),  # rank 1: beside each other
+    (44, 80, 4, 2, 16, 11, 55, 16, 16),  # a tile with rows of both
+    (10, 37, 2, 1, 16, 5, 34, 16, 16),  # one tile, and rows past the end of the keys
+]
+
+
+def reference(q, k, v, heads, group, head_dim, causal, q_start, scale, q_second=None):
     """(o, lse, sum of w |v|) in fp64."""
     o, magnitude, lse = np.zeros(q.shape), np.zeros(q.shape), np.zeros((heads, len(q)))
-    seen = np.arange(len(k))[None, :] <= q_start + np.arange(len(q))[:, None]
+    places = q_start + np.arange(len(q))
+    if q_second is not None:
+        places[len(q) // 2:] = q_second + np.arange(len(q) // 2)
+    seen = np.arange(len(k))[None, :] <= places[:, None]
     for head in range(heads):
         mine = slice(head * head_dim, (head + 1) * head_dim)
         theirs = slice(head // group * head_dim, (head // group + 1) * head_dim)
@@ -50,14 +62,14 @@ def reference(q, k, v, heads, group, head_dim, causal, q_start, scale):
     return o, lse, magnitude
 
 
-def run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name="attention"):
+def run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name="attention", q_second=None):
     from host_tensor import HostTensor
 
     o, lse = HostTensor(np.full(q.shape, np.nan, q.dtype)), HostTensor(np.full((heads, len(q)), np.nan, np.float32))
     grid = -(-len(q) // block_m) * heads
     attention = kernels.local_kernel(name)
     attention[(grid,)](HostTensor(q), HostTensor(k), HostTensor(v), o, lse, len(q), len(k), heads, q_start, scale,
-                       block_m, block_n, head_dim, group, int(causal))
+                       block_m, block_n, head_dim, group, int(causal), *([] if q_second is None else [True, q_second]))
     return o.array, lse.array
 
 
@@ -68,22 +80,31 @@ class Interpreted(unittest.TestCase):
             self.check_against_fp64(name, seeds)
 
     def check_against_fp64(self, name, seeds):
-        scale = 0.25
         for case in CASES:
-            q_length, kv_length, heads, group, head_dim, causal, q_start, block_m, block_n = case
             for seed in range(seeds):
                 with self.subTest(kernel=name, case=case, seed=seed):
-                    generator = np.random.default_rng(seed)
-                    q = generator.standard_normal((q_length, heads * head_dim)).astype(np.float16)
-                    k, v = (generator.standard_normal((kv_length, heads // group * head_dim)).astype(np.float16)
-                            for _ in range(2))
-                    o, lse = run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name)
-                    exact, exact_lse, magnitude = reference(q, k, v, heads, group, head_dim, causal, q_start, scale)
-                    # Weights are rounded once and so is the result; all else is fp32, and the least fp16 is 2^-24.
-                    bound = 1.01 * UNIT * (magnitude + abs(exact)) + 2e-5 * magnitude + 2.0**-24
-                    self.assertTrue((abs(o - exact) <= bound).all(), f"off by {(abs(o - exact) / bound).max()} bounds")
-                    np.testing.assert_array_equal(np.isneginf(lse), np.isneginf(exact_lse))
-                    np.testing.assert_allclose(lse, exact_lse, rtol=0, atol=1e-5)
+                    self.check_case(name, seed, *case)
+
+    def test_two_stretches_against_fp64(self):
+        for case in TWO_STRETCHES:
+            with self.subTest(case=case):
+                q_length, kv_length, heads, group, head_dim, q_start, q_second, block_m, block_n = case
+                self.check_case("attention_streamed", 0, q_length, kv_length, heads, group, head_dim, True, q_start, block_m,
+                                block_n, q_second)
+
+    def check_case(self, name, seed, q_length, kv_length, heads, group, head_dim, causal, q_start, block_m, block_n,
+                   q_second=None):
+        scale = 0.25
+        generator = np.random.default_rng(seed)
+        q = generator.standard_normal((q_length, heads * head_dim)).astype(np.float16)
+        k, v = (generator.standard_normal((kv_length, heads // group * head_dim)).astype(np.float16) for _ in range(2))
+        o, lse = run(q, k, v, heads, group, head_dim, causal, q_start, block_m, block_n, scale, name, q_second)
+        exact, exact_lse, magnitude = reference(q, k, v, heads, group, head_dim, causal, q_start, scale, q_second)
+        # Weights are rounded once and so is the result; all else is fp32, and the least fp16 is 2^-24.
+        bound = 1.01 * UNIT * (magnitude + abs(exact)) + 2e-5 * magnitude + 2.0**-24
+        self.assertTrue((abs(o - exact) <= bound).all(), f"off by {(abs(o - exact) / bound).max()} bounds")
+        np.testing.assert_array_equal(np.isneginf(lse), np.isneginf(exact_lse))
+        np.testing.assert_allclose(lse, exact_lse, rtol=0, atol=1e-5)
 
     def test_equal_scores_give_exact_means(self):
         """With q = 0, 2^n keys and integers as values every step is exact."""

@@ -22,6 +22,7 @@ ROWS = {"BLOCK_M": 128, "BLOCK_K": 64, "CAPACITY": 512, "syncopate_cut": False}
 RAGGED = ROWS | {"CAPACITY": 500}  # stores through pointers
 ATTENTION = {name: "*bf16" for name in ("q_ptr", "k_ptr", "v_ptr", "o_ptr")} | {"lse_ptr": "*fp32", "scale": "fp32"}
 HEADS = {"GROUP": 4, "CAUSAL": True}
+ONE_STRETCH, TWO_STRETCHES = (HEADS | {"TWO_STRETCHES": two} for two in (False, True))
 NORM = {name: "*bf16" for name in ("x_ptr", "residual_ptr", "weight_ptr", "y_ptr", "h_ptr")} | {"eps": "fp32"}
 # Operator and kernel; types of tensors; constexpr values; warps; stages; wgmma instructions that the loop must have.
 CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_N": 128, "GATED": True}, 8, 4, 8),
@@ -34,8 +35,14 @@ CASES = [("ag_gemm_epilogue", "gemm_epilogue", EPILOGUE, TILE | LAYER | {"BLOCK_
          ("grouped_gemm_rs", "grouped_gemm", GROUPED, RAGGED | {"BLOCK_N": 256, "HAS_WEIGHTS": False}, 8, 3, 4),
          ("grouped_gemm_rs", "grouped_gemm", GROUPED, ROWS | {"BLOCK_N": 256, "HAS_WEIGHTS": True}, 8, 3, 4),
          ("attention_heads", "attention", ATTENTION, HEADS | {"BLOCK_M": 64, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 2, 16),
-         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 3, 16),
-         ("attention_sp", "attention_streamed", ATTENTION, HEADS | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 8, 2, 16),
+         ("attention_sp", "attention_streamed", ATTENTION, ONE_STRETCH | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 3,
+          16),
+         ("attention_sp_causal", "attention_streamed", ATTENTION,
+          ONE_STRETCH | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 8, 2, 16),
+         ("attention_sp_zigzag", "attention_streamed", ATTENTION,
+          TWO_STRETCHES | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 4, 3, 16),
+         ("attention_sp_zigzag", "attention_streamed", ATTENTION,
+          TWO_STRETCHES | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 8, 2, 16),
          ("embedding_rs", "embedding", EMBEDDING, {"BLOCK_T": 32, "BLOCK_W": 64, "syncopate_cut": False}, 4, 3, 0),
          ("rms_norm_rs", "rms_norm", NORM, {"BLOCK_M": 4, "BLOCK_N": 2048}, 8, 3, 0),
          ("rms_norm_ar", "rms_norm", NORM, {"BLOCK_M": 1, "BLOCK_N": 8192}, 8, 3, 0)]

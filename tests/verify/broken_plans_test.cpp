@@ -48,7 +48,8 @@ void for_each_number(Plan& plan, Visitor&& visit) {
     number(buffer.after.dimension);
     number(buffer.partner);
     for (Region& window : buffer.window) region(window);
-    for (Region& held : buffer.held) region(held);
+    for (std::vector<Region>& boxes : buffer.held)
+      for (Region& held : boxes) region(held);
   }
   for (Signal& signal : plan.signals) {
     number(signal.home);
@@ -181,7 +182,7 @@ TEST(BrokenPlans, ScalarsAndTooManyDimensions) {
   plan.programs.resize(1);
   Buffer scalar;
   scalar.name = "alpha";
-  scalar.held = {Region()};
+  scalar.held = {{Region()}};
   plan.buffers = {scalar};
   EXPECT_TRUE(verify(plan).holds()) << verify(plan).to_string();
   plan.buffers[0].shape = {1, 1, 1, 1, 1, 1};

@@ -242,11 +242,12 @@ class Run {
     }
     ++caller.launch;
     caller.position = 1;
-    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
-      const Access held{caller.rank, static_cast<int>(b), plan_.buffers[b].held[static_cast<std::size_t>(caller.rank)]};
-      begin_write("the caller", caller.launch, held);
-      end_write(caller.launch, held);
-    }
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b)
+      for (const Region& box : plan_.buffers[b].held[static_cast<std::size_t>(caller.rank)]) {
+        const Access held{caller.rank, static_cast<int>(b), box};
+        begin_write("the caller", caller.launch, held);
+        end_write(caller.launch, held);
+      }
     raise(program.start_signals);
     for (Agent& part : agents_) {
       if (part.rank != caller.rank || part.kind == Agent::Kind::caller) continue;

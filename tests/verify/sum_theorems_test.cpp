@@ -62,7 +62,7 @@ std::vector<std::string> refuted(const Plan& plan) {
 TEST(SumForm, OneReducedBufferAndOneForItsSummands) {
   Plan plan = right();
   plan.buffers[1].inside = Placement::partial_sum();
-  plan.buffers[1].held.assign(2, Region{{0, 0}, {0, 0}});
+  plan.buffers[1].held.assign(2, {Region{{0, 0}, {0, 0}}});
   EXPECT_EQ(refutation(plan, "form"), "b and c are both reduced buffers; a plan has at most one");
   plan = right();
   plan.buffers.push_back(plan.buffers[3]);
@@ -79,7 +79,7 @@ TEST(SumForm, OneReducedBufferAndOneForItsSummands) {
   plan.buffers[2].after = Placement::partial_sum();
   EXPECT_EQ(refutation(plan, "form"), "buffer c holds partial sums, which nothing says how to add up");
   plan = right();
-  plan.buffers[3].held[1] = {{0, 8}, {0, 4}};
+  plan.buffers[3].held[1] = {Region{{0, 8}, {0, 4}}};
   EXPECT_EQ(refutation(plan, "form"), "the caller puts something into buffer c_staging, which the operator fills");
 }
 
@@ -250,7 +250,7 @@ TEST(SumCoverage, ATileThatIsCutMayNotFillAnythingElse) {
   Buffer other = plan.buffers[0];
   other.name = "norms";
   other.shape = {4};
-  other.held.assign(2, Region{{0, 0}});
+  other.held.assign(2, {Region{{0, 0}}});
   plan.buffers.push_back(other);
   for (std::size_t t = 0; t < 4; ++t)
     plan.tiles[t].writes.push_back({4, {{static_cast<std::int64_t>(t), static_cast<std::int64_t>(t) + 1}}});

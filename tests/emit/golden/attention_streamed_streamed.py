@@ -93,11 +93,11 @@ def syncopate_wait_for_tile(rows, waits, flags, epoch, tile, record, time_limit)
 @triton.jit
 def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q_start, scale,
                              BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, GROUP: tl.constexpr,
-                             CAUSAL: tl.constexpr,
-                             syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count,
-                             syncopate_waits, syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit,
-                             syncopate_steps):
-    tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
+                             CAUSAL: tl.constexpr, TWO_STRETCHES: tl.constexpr = False, q_second=0,
+                             syncopate_rank=None, syncopate_world_size=None, syncopate_tiles=None,
+                             syncopate_tile_count=None, syncopate_waits=None, syncopate_flags=None,
+                             syncopate_epoch=None, syncopate_record=None, syncopate_time_limit=None,
+                             syncopate_steps=None):
     width = HEADS * HEAD_DIM
     kv_width = HEADS // GROUP * HEAD_DIM
     q = tl.make_tensor_descriptor(q_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])
@@ -122,12 +122,24 @@ def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_L
         kv_column = head // GROUP * HEAD_DIM
         rows = row + tl.arange(0, BLOCK_M)
 
+        # Places in the sequence: of each row, of the tile's first row and of its last.
+        last = min(row + BLOCK_M, Q_LENGTH) - 1
+        places = q_start + rows
+        first_place = q_start + row
+        last_place = q_start + last
+        if TWO_STRETCHES:
+            half = Q_LENGTH // 2
+            gap = q_second - q_start - half
+            places = tl.where(rows < half, places, places + gap)
+            first_place = tl.where(row < half, first_place, first_place + gap)
+            last_place = tl.where(last < half, last_place, last_place + gap)
+
         # Keys from `end` on are seen by no row of the tile; blocks that end by `whole` are seen by all.
         end = KV_LENGTH
         whole = KV_LENGTH
         if CAUSAL:
-            end = max(0, min(KV_LENGTH, q_start + row + BLOCK_M))
-            whole = min(KV_LENGTH, q_start + row + 1)
+            end = max(0, min(KV_LENGTH, last_place + 1))
+            whole = min(KV_LENGTH, first_place + 1)
 
         peak = tl.full((BLOCK_M,), NO_PEAK, dtype=tl.float32)
         total = tl.zeros((BLOCK_M,), dtype=tl.float32)
@@ -148,7 +160,7 @@ def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_L
                     keys = first + tl.arange(0, BLOCK_N)[None, :]
                     seen = keys < KV_LENGTH
                     if CAUSAL:
-                        seen = seen & (keys <= q_start + rows[:, None])
+                        seen = seen & (keys <= places[:, None])
                     scores = tl.where(seen, scores, float("-inf"))
                 new_peak = tl.maximum(peak, tl.max(scores, 1) * scale_of_two)
                 weights = tl.exp2(scores * scale_of_two - new_peak[:, None])
