@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kNotOrdered = "and nothing orders the two";
 
 Rewrite rewrite_of(const Buffer& buffer) {
-  if (buffer.role == BufferRole::staging) return Rewrite::transfers;
+  if (buffer.role == BufferRole::staging || buffer.fold) return Rewrite::transfers;
   const bool distributed = buffer.is_reduced() && buffer.after.kind == Placement::Kind::replicate;
   return (distributed ? Rewrite::over_tiles : Rewrite::nobody) |
          (buffer.sums_in_place ? Rewrite::adding : Rewrite::nobody);
@@ -24,8 +24,9 @@ Memory::Memory(const Plan& plan, const History& history, const Describer& descri
   for (int rank = 0; rank < plan.ranks; ++rank) {
     RankMemory memory;
     for (const Buffer& buffer : plan.buffers) {
-      memory.buffers.push_back(poison(buffer.dtype, volume(buffer.shape)));
-      memory.shadows.emplace_back(volume(buffer.shape), rewrite_of(buffer));
+      const std::int64_t elements = volume(memory_shape(buffer));
+      memory.buffers.push_back(poison(buffer.dtype, elements));
+      memory.shadows.emplace_back(elements, rewrite_of(buffer));
     }
     memory.tables = kernel_tables(plan, rank);
     memory.flags.assign(static_cast<std::size_t>(signal_count(plan, rank)), 0);
@@ -116,7 +117,7 @@ std::string Memory::sentence(EventId event, const char* verb, int rank, int buff
   const std::string object =
       conflict.kind == ConflictKind::outside
           ? fmt::format("elements {} to {} of rank {}'s {}, which has {} ({})", run.offset, run.offset + run.count,
-                        rank, about.name, volume(about.shape), to_string(about.shape))
+                        rank, about.name, volume(memory_shape(about)), to_string(memory_shape(about)))
           : describer_.elements(rank, buffer, run);
   const std::string place = where.to_string();
   return fmt::format("{} {} {}{}{}", describer_.event(history_.event(event)), verb, object,

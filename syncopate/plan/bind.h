@@ -9,6 +9,7 @@
 
 #include "syncopate/kernel/tile_kernel.h"
 #include "syncopate/plan/operator.h"
+#include "syncopate/plan/pages.h"
 #include "syncopate/plan/plan.h"
 #include "syncopate/schedule/schedule.h"
 
@@ -34,6 +35,8 @@ struct CommunicatedTensor {
   /// itself has on the other side too.
   int caller_buffer = -1;
   std::vector<std::vector<Region>> own_parts;
+  /// Of a tensor whose buffer is folded: its chunks are parts of pages, and leave page by page.
+  std::optional<Pages> pages;
   /// Of a reduced tensor: what is asked for, and whether peers reach for it wherever sums are taken.
   SumPlace sum = SumPlace::automatic;
   SourceLocation sum_where;

@@ -11,10 +11,6 @@ Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int w
     for (std::size_t s = 0; s < work.size(); ++s) positions[static_cast<std::size_t>(work[s])] = static_cast<int>(s);
   }
   const std::size_t count = graph.transfers.size();
-  reused_by_.resize(count);
-  for (std::size_t n = 0; n < count; ++n)
-    if (graph.transfers[n].reuses >= 0)
-      reused_by_[static_cast<std::size_t>(graph.transfers[n].reuses)].push_back(static_cast<int>(n));
   after_.assign(count, BitSet(count));
   for (const int n : order.transfers) {
     const TransferNode& node = graph.transfers[static_cast<std::size_t>(n)];
@@ -23,7 +19,7 @@ Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int w
     if (node.previous >= 0) known |= after(node.previous);
     for (const int dependency : node.dependencies) known |= after(dependency);
     known |= after_work(node.source, graph.stored_by[static_cast<std::size_t>(n)]);
-    if (node.reuses >= 0) known |= after_work(node.destination, graph.added_by[static_cast<std::size_t>(node.reuses)]);
+    known |= after_work(node.destination, graph.freed_by[static_cast<std::size_t>(n)]);
     after_[static_cast<std::size_t>(n)] = std::move(known);
   }
 }
@@ -71,11 +67,8 @@ BitSet Knowledge::after_work(int rank, std::span<const int> work) const {
 
 bool Knowledge::is_waited_for(const Work& work, const BitSet& known) const {
   const auto is_known = [&](int n) { return known.contains(n); };
-  if (std::any_of(work.feeds.begin(), work.feeds.end(), is_known)) return true;
-  return std::any_of(work.sums.begin(), work.sums.end(), [&](int sum) {
-    const std::vector<int>& followers = reused_by_[static_cast<std::size_t>(sum)];
-    return std::any_of(followers.begin(), followers.end(), is_known);
-  });
+  return std::any_of(work.feeds.begin(), work.feeds.end(), is_known) ||
+         std::any_of(work.frees.begin(), work.frees.end(), is_known);
 }
 
 std::vector<int> Knowledge::not_done(int rank, std::span<const int> work, const BitSet& known) const {

@@ -42,7 +42,6 @@ class Knowledge {
   const WorkOrder& order_;
   int workers_;
   std::vector<std::vector<int>> positions_;  ///< [rank][work]: its place in the order
-  std::vector<std::vector<int>> reused_by_;  ///< per node: nodes whose summands lie where its lay
   std::vector<BitSet> after_;
 };
 
