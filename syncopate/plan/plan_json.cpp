@@ -123,21 +123,21 @@ Json tile_json(const Tile& tile) {
 
 Json buffer_json(const Buffer& buffer) {
   Json json = Json::object({{"name", buffer.name},
-                            {"parameter", buffer.parameter},
-                            {"shape", integers(buffer.shape)},
-                            {"dtype", std::string(name_of(buffer.dtype))},
-                            {"symmetric", buffer.symmetric},
-                            {"sums_in_place", buffer.sums_in_place},
-                            {"shared", buffer.shared},
-                            {"purpose", buffer.purpose},
-                            {"before", buffer.before.to_string()},
-                            {"inside", buffer.inside.to_string()},
-                            {"after", buffer.after.to_string()},
-                            {"held", list_of(buffer.held, region_json)},
-                            {"values", list_of(buffer.values, range_json)},
-                            {"role", std::string(name_of(buffer.role))},
-                            {"partner", buffer.partner},
-                            {"window", list_of(buffer.window, region_json)}});
+                       {"parameter", buffer.parameter},
+                       {"shape", integers(buffer.shape)},
+                       {"dtype", std::string(name_of(buffer.dtype))},
+                       {"symmetric", buffer.symmetric},
+                       {"sums_in_place", buffer.sums_in_place},
+                       {"shared", buffer.shared},
+                       {"purpose", buffer.purpose},
+                       {"before", buffer.before.to_string()},
+                       {"inside", buffer.inside.to_string()},
+                       {"after", buffer.after.to_string()},
+                       {"held", list_of(buffer.held, region_json)},
+                       {"values", list_of(buffer.values, range_json)},
+                       {"role", std::string(name_of(buffer.role))},
+                       {"partner", buffer.partner},
+                       {"window", list_of(buffer.window, region_json)}});
   if (buffer.stacked) json.set("stacked", true);
   if (buffer.fold) json.set("fold", Json::array({buffer.fold->dimension, buffer.fold->extent}));
   return json;
