@@ -19,8 +19,8 @@ Rewrite rewrite_of(const Buffer& buffer) {
 
 }  // namespace
 
-Memory::Memory(const Plan& plan, const History& history, const Describer& describer)
-    : plan_(plan), history_(history), describer_(describer) {
+Memory::Memory(const Plan& plan, const AgentLayout& layout, const History& history, const Describer& describer)
+    : plan_(plan), history_(history), describer_(describer), folded_(plan, layout) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     RankMemory memory;
     for (const Buffer& buffer : plan.buffers) {
@@ -41,6 +41,13 @@ std::span<std::byte> Memory::read(int rank, int buffer, std::span<const Run> run
   const auto index = static_cast<std::size_t>(buffer);
   if (const auto conflict = memory.shadows[index].read(history_, event, runs))
     fail_read(rank, buffer, *conflict, event, where);
+  if (plan_.buffer(buffer).fold) {
+    const auto is_meant = [&](EventId writer) {
+      return folded_.is_meant(buffer, history_.event(event), history_.event(writer));
+    };
+    if (const auto conflict = memory.shadows[index].find_other(runs, is_meant))
+      fail_read(rank, buffer, *conflict, event, where);
+  }
   return memory.buffers[index];
 }
 
@@ -136,6 +143,9 @@ void Memory::fail_read(int rank, int buffer, const Conflict& conflict, EventId e
     throw Failure(Outcome::bad_access, fmt::format("{}, which nothing in the plan writes", reads));
   }
   const std::string writer = describer_.event(history_.event(conflict.partner));
+  if (conflict.kind == ConflictKind::other_part)
+    throw Failure(Outcome::race,
+                  fmt::format("{}; {} has put another part there, which is not what it means to read", reads, writer));
   if (conflict.kind == ConflictKind::overwritten)
     throw Failure(Outcome::race, fmt::format("{}; {} has overwritten it already, {}", reads, writer, kNotOrdered));
   throw Failure(Outcome::race, fmt::format("{}; {} wrote it, {}", reads, writer, kNotOrdered));

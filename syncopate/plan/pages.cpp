@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "syncopate/core/text.h"
 
@@ -14,40 +14,38 @@ namespace {
 /// Bytes that strides of tensor descriptors are multiples of, but for the last.
 constexpr std::int64_t kStrideUnit = 16;
 
-/// All that tiles read through a parameter.
-std::vector<Region> reads_of(const TileSpace& space, const std::string& parameter) {
-  std::vector<Region> regions;
-  std::set<const LoopReads*> seen;
+Range hull_of(const Range& a, const Range& b) {
+  if (a.empty() || b.empty()) return a.empty() ? b : a;
+  return {std::min(a.begin, b.begin), std::max(a.end, b.end)};
+}
+
+/// What each tile reads through a parameter along a dimension, from the first index to the last.
+std::vector<Range> reads_of_tiles(const TileSpace& space, const std::string& parameter, int dimension) {
+  std::map<const LoopReads*, Range> known;  // tiles share records
+  const auto of_loop = [&](const LoopReads& reads) {
+    const auto [found, is_new] = known.try_emplace(&reads);
+    if (!is_new) return found->second;
+    for (const std::vector<LoopRead>& iteration : reads.iterations)
+      for (const LoopRead& read : iteration)
+        if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter && !read.region.empty())
+          found->second = hull_of(found->second, read.region[dimension]);
+    return found->second;
+  };
+  std::vector<Range> ranges;
   for (const TileFootprint& tile : space.tiles) {
+    Range range;
     for (const ParameterAccess& access : tile.accesses)
-      if (access.parameter == parameter) regions.insert(regions.end(), access.reads.begin(), access.reads.end());
-    for (const LoopFootprint& loop : tile.loops) {
-      if (!loop.reads || !seen.insert(loop.reads.get()).second) continue;
-      for (const std::vector<LoopRead>& iteration : loop.reads->iterations)
-        for (const LoopRead& read : iteration)
-          if (space.parameters[static_cast<std::size_t>(read.parameter)] == parameter) regions.push_back(read.region);
-    }
+      if (access.parameter == parameter)
+        for (const Region& read : access.reads)
+          if (!read.empty()) range = hull_of(range, read[dimension]);
+    for (const LoopFootprint& loop : tile.loops)
+      if (loop.reads && loop.iterations > 0) range = hull_of(range, of_loop(*loop.reads));
+    if (!range.empty()) ranges.push_back(range);
   }
-  std::erase_if(regions, [](const Region& region) { return region.empty(); });
-  return regions;
+  return ranges;
 }
 
-/// How many indices the largest set of ranges spans that overlap each other, one the next.
-std::int64_t largest_span(std::vector<Range> ranges) {
-  std::sort(ranges.begin(), ranges.end());
-  std::int64_t largest = 0;
-  Range span;
-  for (const Range& range : ranges) {
-    if (range.begin >= span.end) span = range;
-    span.end = std::max(span.end, range.end);
-    largest = std::max(largest, span.size());
-  }
-  return largest;
-}
-
-Range page_range(const Pages& pages, std::int64_t page, std::int64_t extent) {
-  return {page * pages.size, std::min((page + 1) * pages.size, extent)};
-}
+Range page_range(const Pages& pages, std::int64_t page) { return {page * pages.size, (page + 1) * pages.size}; }
 
 /// Appends the operators of one page, whose chunks count from its first index.
 void append(Schedule& all, const Schedule& page, int dimension, std::int64_t begin) {
@@ -73,18 +71,16 @@ void append(Schedule& all, const Schedule& page, int dimension, std::int64_t beg
 }  // namespace
 
 std::optional<Pages> find_pages(const TileSpace& space, const std::string& parameter, const Shape& shape, int sharded) {
-  const std::vector<Region> reads = reads_of(space, parameter);
   for (int d = 0; d < static_cast<int>(shape.size()); ++d) {
     if (d == sharded) continue;
-    std::vector<Range> ranges;
-    for (const Region& read : reads) ranges.push_back(read[d]);
-    Pages pages{d, largest_span(ranges), 0};
+    const std::vector<Range> ranges = reads_of_tiles(space, parameter, d);
+    if (ranges.empty()) continue;
+    const std::int64_t size = ranges.front().size();
     const std::int64_t extent = shape[static_cast<std::size_t>(d)];
-    if (pages.size == 0 || pages.size >= extent) continue;
-    pages.count = (extent + pages.size - 1) / pages.size;
-    if (std::all_of(ranges.begin(), ranges.end(),
-                    [&](const Range& range) { return range.begin / pages.size == (range.end - 1) / pages.size; }))
-      return pages;
+    // A load that ends outside of the tensor would find there, in folded memory, what belongs to others. It is shorter.
+    const bool all = std::all_of(ranges.begin(), ranges.end(),
+                                 [&](const Range& range) { return range.size() == size && range.begin % size == 0; });
+    if (all && size < extent && extent % size == 0) return Pages{d, size, extent / size};
   }
   return std::nullopt;
 }
@@ -98,7 +94,7 @@ std::optional<Fold> fold_within(const BoundedInput& input, const std::optional<P
                     fmt::format("tensor '{}' is gathered, takes {} and cannot be bounded to {}", input.name,
                                 format_bytes(whole), format_bytes(input.budget)),
                     "what a tile reads of it must keep to a part of another dimension than the sharded one, such as a "
-                    "head, parts of one size side by side; or remove the budget");
+                    "head, parts of one size that make up the dimension; or remove the budget");
   const std::int64_t page = whole / input.shape[static_cast<std::size_t>(pages->dimension)] * pages->size;
   const std::int64_t kept = input.budget / page;
   if (kept == 0)
@@ -129,15 +125,12 @@ Schedule in_pages(const LogicalTensor& tensor, const Pages& pages,
                   const std::function<Schedule(const LogicalTensor& page)>& of_page) {
   Schedule all;
   all.tensors = {tensor};
-  const std::int64_t extent = tensor.shape[static_cast<std::size_t>(pages.dimension)];
-  for (std::int64_t page = 0; page < pages.count; ++page) {
-    const Range range = page_range(pages, page, extent);
-    LogicalTensor part = tensor;
-    part.shape[static_cast<std::size_t>(pages.dimension)] = range.size();
-    const Schedule schedule = of_page(part);
-    all.operators.resize(schedule.operators.size());
-    append(all, schedule, pages.dimension, range.begin);
-  }
+  LogicalTensor part = tensor;
+  part.shape[static_cast<std::size_t>(pages.dimension)] = pages.size;
+  const Schedule schedule = of_page(part);
+  all.operators.resize(schedule.operators.size());
+  for (std::int64_t page = 0; page < pages.count; ++page)
+    append(all, schedule, pages.dimension, page_range(pages, page).begin);
   return all;
 }
 
@@ -145,8 +138,8 @@ std::vector<Region> in_pages(const std::vector<Region>& boxes, const Pages& page
   std::vector<Region> parts;
   for (std::int64_t page = 0; page < pages.count; ++page)
     for (Region box : boxes) {
-      const Range range = page_range(pages, page, box[pages.dimension].end);
-      box[pages.dimension] = {std::max(range.begin, box[pages.dimension].begin), range.end};
+      Range& range = box[pages.dimension];
+      range = {std::max(range.begin, page_range(pages, page).begin), std::min(range.end, page_range(pages, page).end)};
       if (!box.empty()) parts.push_back(box);
     }
   return parts;

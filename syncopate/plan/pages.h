@@ -17,8 +17,8 @@
 
 namespace syncopate {
 
-/// Along one dimension of a tensor the indices from a multiple of `size` to below the next, `count` times; the last
-/// page may be short. Everything that a tile reads keeps to one page.
+/// Along one dimension of a tensor the indices from a multiple of `size` to below the next, `count` times: each is all
+/// that some tiles read, along that dimension, and no tile reads parts of two.
 struct Pages {
   int dimension = 0;
   std::int64_t size = 1;
@@ -26,8 +26,8 @@ struct Pages {
   int page_of(const Region& region) const { return static_cast<int>(region[dimension].begin / size); }
 };
 
-/// The smallest pages of a tensor that the kernel has as a whole and of which it reads through `parameter`, along the
-/// first dimension but `sharded` that has more than one; nothing if none has.
+/// The pages of a tensor that the kernel has as a whole and reads through `parameter`, along the first dimension but
+/// `sharded` that has more than one; nothing if none has.
 std::optional<Pages> find_pages(const TileSpace& space, const std::string& parameter, const Shape& shape, int sharded);
 
 /// A gathered input whose memory is to be bounded.
@@ -43,8 +43,8 @@ struct BoundedInput {
 /// if no descriptor could be made of the folded memory.
 std::optional<Fold> fold_within(const BoundedInput& input, const std::optional<Pages>& pages);
 
-/// The schedule of a tensor that travels page by page: `of_page(page)` makes that of one page, a tensor of its own with
-/// all else as in `tensor`. Every rank's list has the operators of a page before those of the next.
+/// The schedule of a tensor that travels page by page: `of_page(page)` makes that of each, a tensor of a page's size
+/// with all else as in `tensor`. Every rank's list has the operators of a page before those of the next.
 Schedule in_pages(const LogicalTensor& tensor, const Pages& pages,
                   const std::function<Schedule(const LogicalTensor& page)>& of_page);
 /// The boxes, page by page.
