@@ -38,7 +38,8 @@ ArenaLayout arena_layout(const Plan& plan, const Mailboxes& mailboxes) {
   for (const Buffer& buffer : plan.buffers) {
     layout.buffers.emplace_back();
     if (buffer.symmetric)
-      layout.buffers.back() = place(static_cast<std::size_t>(volume(buffer.shape) * size_in_bytes(buffer.dtype)));
+      layout.buffers.back() =
+          place(static_cast<std::size_t>(volume(memory_shape(buffer)) * size_in_bytes(buffer.dtype)));
   }
   layout.bytes = align(std::max(layout.bytes, kWord), kArenaAlignment);
   return layout;

@@ -24,7 +24,7 @@ constexpr int kFreeMultiprocessors = 4;
 constexpr int kHardwareQueues = 32;
 
 std::size_t bytes_of(const Buffer& buffer) {
-  return static_cast<std::size_t>(volume(buffer.shape) * size_in_bytes(buffer.dtype));
+  return static_cast<std::size_t>(volume(memory_shape(buffer)) * size_in_bytes(buffer.dtype));
 }
 
 }  // namespace
@@ -166,8 +166,8 @@ struct RankOnGpu::Parts {
         const Buffer& from = plan.buffer(transfer.source.buffer);
         const Buffer& to = plan.buffer(transfer.destination.buffer);
         copies.back().emplace_back();
-        for (const Copy& copy :
-             copies_between(transfer.source.region, from.shape, transfer.destination.region, to.shape))
+        for (const Copy& copy : copies_between(in_memory(from, transfer.source.region), memory_shape(from),
+                                               in_memory(to, transfer.destination.region), memory_shape(to)))
           for (const Copy2dArguments& operation :
                copy_operations(copy, address(transfer.source), address(transfer.destination),
                                static_cast<std::size_t>(size_in_bytes(from.dtype))))

@@ -74,7 +74,7 @@ void Ranks::prepare(int index, std::shared_ptr<const CompiledKernel> compiled) {
   Caller& caller = callers_[static_cast<std::size_t>(index)];
   for (std::size_t buffer = 0; buffer < plan_.buffers.size(); ++buffer) {
     const Buffer& about = plan_.buffers[buffer];
-    const Bytes nan = poison(about.dtype, volume(about.shape));
+    const Bytes nan = poison(about.dtype, volume(memory_shape(about)));
     gpu.upload(ranks_.back()->buffer(static_cast<int>(buffer)), nan.data(), nan.size());
     caller.poison.push_back(left_[buffer] ? gpu.allocate(nan.size(), fmt::format("NaNs for {}", about.name)) : 0);
     if (left_[buffer]) gpu.upload(caller.poison.back(), nan.data(), nan.size());

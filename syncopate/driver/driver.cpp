@@ -11,6 +11,7 @@
 #include "syncopate/emit/emit.h"
 #include "syncopate/kernel/tile_kernel.h"
 #include "syncopate/plan/compile.h"
+#include "syncopate/plan/inputs.h"
 #include "syncopate/plan/plan_json.h"
 
 namespace syncopate {
@@ -47,6 +48,29 @@ std::vector<SummedInput> summed_inputs(const Plan& plan) {
   return inputs;
 }
 
+std::vector<FoldedInput> folded_inputs(const Plan& plan) {
+  std::vector<FoldedInput> inputs;
+  for (const Buffer& buffer : plan.buffers) {
+    if (!buffer.fold) continue;
+    const Shape memory = memory_shape(buffer);
+    std::vector<std::int64_t> strides(memory.size(), 1);
+    for (std::size_t d = memory.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * memory[d];
+    inputs.push_back({buffer.parameter, buffer.fold->dimension, buffer.fold->extent, strides});
+  }
+  return inputs;
+}
+
+/// Where tiles make room in folded inputs: parameters of the outputs that neither leave nor are reduced.
+std::vector<std::string> kept_parameters(const Plan& plan) {
+  std::vector<std::string> parameters;
+  if (folded_inputs(plan).empty()) return parameters;
+  const std::vector<bool> written = written_by_tiles(plan);
+  for (std::size_t b = 0; b < written.size(); ++b)
+    if (written[b] && !plan.buffers[b].is_reduced() && caller_side(plan, static_cast<int>(b)) < 0)
+      parameters.push_back(plan.buffers[b].parameter);
+  return parameters;
+}
+
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
   if (!overrides.empty())
     throw UserError({path}, "a plan is complete: --set has nothing to change in it",
@@ -60,9 +84,10 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
-                                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan),
-                                  sums_in_place(plan), summed_inputs(plan)});
+  FusedSource fused =
+      emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
+                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan), sums_in_place(plan),
+                  summed_inputs(plan), folded_inputs(plan), kept_parameters(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

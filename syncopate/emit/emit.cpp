@@ -42,6 +42,12 @@ std::string file_header(const TileKernel& kernel, const std::string& reduced, co
   if (!options.sent.empty())
     sums +=
         fmt::format(" It says when it has stored to {}, which is sent to other ranks.", fmt::join(options.sent, ", "));
+  if (!options.folded.empty()) {
+    std::vector<std::string> folded;
+    for (const FoldedInput& input : options.folded) folded.push_back(input.parameter);
+    sums += fmt::format(" Memory holds a part of {} at a time; it says when it has read what stands there.",
+                        fmt::join(folded, ", "));
+  }
   const std::string loops =
       options.streams
           ? " Its streamed loops are walked piece by piece (syncopate_steps), in the order in which chunks arrive."

@@ -21,6 +21,14 @@ struct SummedInput {
   std::int64_t distance = 0;  ///< elements from one summand to the next
 };
 
+/// An input that stands in the memory of a part of it (Plan, "Folded buffers").
+struct FoldedInput {
+  std::string parameter;
+  int dimension = 0;
+  std::int64_t extent = 1;            ///< of memory along that dimension
+  std::vector<std::int64_t> strides;  ///< of memory, in elements
+};
+
 struct WalkOptions {
   /// Whether slots wait, before their tile has read everything, for their own launch. With outputs that leave, too, a
   /// tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the
@@ -34,11 +42,16 @@ struct WalkOptions {
   /// Whether sums are in place (Buffer::sums_in_place): the text then has no addends, nor does it cut tiles.
   bool sums_in_place = false;
   std::vector<SummedInput> summed = {};
+  std::vector<FoldedInput> folded = {};
+  /// With folded inputs: parameters of outputs that no other rank has to do with. Once a tile has stored them, too, the
+  /// slot's signals are raised, which say that it has read.
+  std::vector<std::string> kept = {};
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
-/// input there are and how far apart, which loads need as constants to be as wide as the user's. Its parameters are the local
+/// input there are and how far apart, which loads need as constants to be as wide as the user's, and for the memory of
+/// folded inputs. Its parameters are the local
 /// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
 /// so.
 ///

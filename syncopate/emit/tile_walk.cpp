@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "syncopate/emit/folds.h"
 #include "syncopate/emit/line_editor.h"
 #include "syncopate/emit/loads.h"
 #include "syncopate/emit/loop_walk.h"
@@ -38,18 +39,21 @@ class Walk {
  public:
   Walk(const TileKernel& kernel, std::string name, const std::string& reduced, const WalkOptions& options)
       : kernel_(kernel),
-        sent_(options.sent),
+        sent_(raised_after(options)),
         summed_(options.summed),
+        folded_(options.folded),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
         name_(std::move(name)),
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
-        in_order_(options.tiles_wait && (!reduced.empty() || !options.sent.empty())),
+        in_order_(options.tiles_wait && (!reduced.empty() || !sent_.empty())),
         streams_(options.streams),
         has_addends_(!reduced.empty() && !options.sums_in_place) {
     if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, options.sums_in_place, extra_indentation());
     if (streams_) check_stores(reduced);
+    ends_ = sent_;
+    if (!reduced.empty()) ends_.push_back(reduced);
   }
 
   WalkingKernel run() {
@@ -62,6 +66,7 @@ class Walk {
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
     edit_loads(editor_, kernel_, summed_, extra_indentation().size(),
                [&](ByteRange range) { return sums_ && sums_->copies(range); });
+    edit_folded(editor_, kernel_, folded_, ends_, [&](ByteRange range) { return sums_ && sums_->copies(range); });
     if (sums_) sums_->edit_stores();
     if (!sums_ && !sent_.empty()) edit_sends(editor_, kernel_, sent_, extra_indentation());
     if (scheduler_.kind == SchedulerKind::program_per_tile) {
@@ -77,6 +82,13 @@ class Walk {
   }
 
  private:
+  /// Parameters of the outputs, but for a reduced one, after whose stores a slot's signals are raised.
+  static std::vector<std::string> raised_after(const WalkOptions& options) {
+    std::vector<std::string> parameters = options.sent;
+    parameters.insert(parameters.end(), options.kept.begin(), options.kept.end());
+    return parameters;
+  }
+
   int line_of(std::size_t offset) const { return module_.source->locate(offset).line; }
   int first_line(ByteRange range) const { return line_of(range.begin); }
   int last_line(ByteRange range) const { return line_of(range.end - 1); }
@@ -434,8 +446,10 @@ class Walk {
   }
 
   const TileKernel& kernel_;
-  const std::vector<std::string>& sent_;
+  const std::vector<std::string> sent_;
   const std::vector<SummedInput>& summed_;
+  const std::vector<FoldedInput>& folded_;
+  std::vector<std::string> ends_;  ///< parameters after whose stores a slot's signals are raised
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;

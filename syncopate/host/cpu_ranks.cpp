@@ -195,7 +195,7 @@ void check_memory(const Plan& plan) {
   const std::int64_t there = std::int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGE_SIZE);
   std::int64_t needed = 0;
   for (const Buffer& buffer : plan.buffers) {
-    needed += volume(buffer.shape) * size_in_bytes(buffer.dtype) * plan.ranks;
+    needed += volume(memory_shape(buffer)) * size_in_bytes(buffer.dtype) * plan.ranks;
     if (needed > there)
       throw UserError({},
                       fmt::format("CPU ranks need at least {} for the tensors of {}, and this machine has {}",

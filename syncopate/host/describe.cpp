@@ -59,12 +59,13 @@ std::string Describer::event(const Event& event) const {
 
 std::string Describer::elements(int rank, int buffer, const Run& run) const {
   const Buffer& about = plan_.buffer(buffer);
-  Region region = element_region(run.offset, about.shape);
+  const Shape memory = memory_shape(about);
+  Region region = element_region(run.offset, memory);
   if (const int last = region.dimensions() - 1; last >= 0) {
-    const std::int64_t row_end = about.shape[static_cast<std::size_t>(last)];
+    const std::int64_t row_end = memory[static_cast<std::size_t>(last)];
     region[last].end = std::min(region[last].begin + run.count, row_end);
   }
-  return fmt::format("rank {}'s {}{}", rank, about.name, region.to_string());
+  return fmt::format("rank {}'s {}{}{}", rank, about.name, region.to_string(), about.fold ? " in memory" : "");
 }
 
 std::string Describer::signal(int signal) const {
@@ -74,7 +75,7 @@ std::string Describer::signal(int signal) const {
 
 std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t element, const Event& reader) const {
   const Buffer& about = plan_.buffer(buffer);
-  const Region where = element_region(element, about.shape);
+  const Region where = element_region(element, memory_shape(about));
   if (holds_any_of(about, rank, where)) return fmt::format("rank {}'s caller", rank);
   for (int from = 0; from < plan_.ranks; ++from) {
     const std::vector<Queue>& queues = plan_.programs[static_cast<std::size_t>(from)].queues;
@@ -82,7 +83,7 @@ std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t 
       const std::vector<Transfer>& transfers = queues[queue].transfers;
       for (std::size_t index = 0; index < transfers.size(); ++index) {
         const View& into = transfers[index].destination;
-        if (into.rank == rank && into.buffer == buffer && into.region.contains(where))
+        if (into.rank == rank && into.buffer == buffer && in_memory(about, into.region).contains(where))
           return transfer(from, static_cast<int>(queue), static_cast<std::int64_t>(index));
       }
     }

@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kNotOrdered = "and nothing orders the two";
 
 Rewrite rewrite_of(const Buffer& buffer) {
-  if (buffer.role == BufferRole::staging) return Rewrite::transfers;
+  if (buffer.role == BufferRole::staging || buffer.fold) return Rewrite::transfers;
   const bool distributed = buffer.is_reduced() && buffer.after.kind == Placement::Kind::replicate;
   return (distributed ? Rewrite::over_tiles : Rewrite::nobody) |
          (buffer.sums_in_place ? Rewrite::adding : Rewrite::nobody);
@@ -19,13 +19,14 @@ Rewrite rewrite_of(const Buffer& buffer) {
 
 }  // namespace
 
-Memory::Memory(const Plan& plan, const History& history, const Describer& describer)
-    : plan_(plan), history_(history), describer_(describer) {
+Memory::Memory(const Plan& plan, const AgentLayout& layout, const History& history, const Describer& describer)
+    : plan_(plan), history_(history), describer_(describer), folded_(plan, layout) {
   for (int rank = 0; rank < plan.ranks; ++rank) {
     RankMemory memory;
     for (const Buffer& buffer : plan.buffers) {
-      memory.buffers.push_back(poison(buffer.dtype, volume(buffer.shape)));
-      memory.shadows.emplace_back(volume(buffer.shape), rewrite_of(buffer));
+      const std::int64_t elements = volume(memory_shape(buffer));
+      memory.buffers.push_back(poison(buffer.dtype, elements));
+      memory.shadows.emplace_back(elements, rewrite_of(buffer));
     }
     memory.tables = kernel_tables(plan, rank);
     memory.flags.assign(static_cast<std::size_t>(signal_count(plan, rank)), 0);
@@ -40,6 +41,13 @@ std::span<std::byte> Memory::read(int rank, int buffer, std::span<const Run> run
   const auto index = static_cast<std::size_t>(buffer);
   if (const auto conflict = memory.shadows[index].read(history_, event, runs))
     fail_read(rank, buffer, *conflict, event, where);
+  if (plan_.buffer(buffer).fold) {
+    const auto is_meant = [&](EventId writer) {
+      return folded_.is_meant(buffer, history_.event(event), history_.event(writer));
+    };
+    if (const auto conflict = memory.shadows[index].find_other(runs, is_meant))
+      fail_read(rank, buffer, *conflict, event, where);
+  }
   return memory.buffers[index];
 }
 
@@ -116,7 +124,7 @@ std::string Memory::sentence(EventId event, const char* verb, int rank, int buff
   const std::string object =
       conflict.kind == ConflictKind::outside
           ? fmt::format("elements {} to {} of rank {}'s {}, which has {} ({})", run.offset, run.offset + run.count,
-                        rank, about.name, volume(about.shape), to_string(about.shape))
+                        rank, about.name, volume(memory_shape(about)), to_string(memory_shape(about)))
           : describer_.elements(rank, buffer, run);
   const std::string place = where.to_string();
   return fmt::format("{} {} {}{}{}", describer_.event(history_.event(event)), verb, object,
@@ -135,6 +143,9 @@ void Memory::fail_read(int rank, int buffer, const Conflict& conflict, EventId e
     throw Failure(Outcome::bad_access, fmt::format("{}, which nothing in the plan writes", reads));
   }
   const std::string writer = describer_.event(history_.event(conflict.partner));
+  if (conflict.kind == ConflictKind::other_part)
+    throw Failure(Outcome::race,
+                  fmt::format("{}; {} has put another part there, which is not what it means to read", reads, writer));
   if (conflict.kind == ConflictKind::overwritten)
     throw Failure(Outcome::race, fmt::format("{}; {} has overwritten it already, {}", reads, writer, kNotOrdered));
   throw Failure(Outcome::race, fmt::format("{}; {} wrote it, {}", reads, writer, kNotOrdered));

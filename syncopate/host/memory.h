@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "syncopate/host/describe.h"
+#include "syncopate/host/folded.h"
 #include "syncopate/host/host.h"
 #include "syncopate/host/shadow.h"
 
@@ -20,7 +21,7 @@ inline constexpr int kRuntimeBuffers = 9;
 
 class Memory {
  public:
-  Memory(const Plan& plan, const History& history, const Describer& describer);
+  Memory(const Plan& plan, const AgentLayout& layout, const History& history, const Describer& describer);
 
   /// Announces an access within `event` and returns the bytes of the whole buffer. Throws Failure if the plan does not
   /// justify it; `where`, if known, is the line of the kernel.
@@ -66,6 +67,7 @@ class Memory {
   const Plan& plan_;
   const History& history_;
   const Describer& describer_;
+  const FoldedParts folded_;
   std::vector<RankMemory> ranks_;
 };
 

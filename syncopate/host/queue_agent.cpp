@@ -13,9 +13,10 @@ namespace {
 /// In how many steps a transfer moves its bytes, if it has that many elements.
 constexpr std::int64_t kSteps = 4;
 
-std::vector<Run> runs_of(const View& view, const Shape& shape) {
+std::vector<Run> runs_of(const View& view, const Buffer& buffer) {
   std::vector<Run> runs;
-  for_each_run(view.region, shape, [&](std::int64_t offset, std::int64_t count) { runs.push_back({offset, count}); });
+  for_each_run(in_memory(buffer, view.region), memory_shape(buffer),
+               [&](std::int64_t offset, std::int64_t count) { runs.push_back({offset, count}); });
   return runs;
 }
 
@@ -82,8 +83,8 @@ void QueueAgent::begin() {
     fail(fmt::format("copies {} {} elements to {} {} elements", from.region.volume(), name_of(source.dtype),
                      to.region.volume(), name_of(destination.dtype)));
 
-  const std::vector<Run> sources = runs_of(from, source.shape);
-  const std::vector<Run> destinations = runs_of(to, destination.shape);
+  const std::vector<Run> sources = runs_of(from, source);
+  const std::vector<Run> destinations = runs_of(to, destination);
   const std::int64_t step_size = (from.region.volume() + kSteps - 1) / kSteps;
   steps_.clear();
   std::int64_t room = 0;

@@ -141,6 +141,18 @@ std::optional<Conflict> Shadow::read(const History& history, EventId event, std:
   return std::nullopt;
 }
 
+std::optional<Conflict> Shadow::find_other(std::span<const Run> runs,
+                                           const std::function<bool(EventId)>& is_meant) const {
+  for (const Run& run : runs)
+    if (auto conflict =
+            for_each_writer(last_write_, run, [&](EventId writer, const Run& part) -> std::optional<Conflict> {
+              if (is_meant(writer)) return std::nullopt;
+              return Conflict{ConflictKind::other_part, part, writer};
+            }))
+      return conflict;
+  return std::nullopt;
+}
+
 bool Shadow::adds(EventId event, const Run& run) {
   if (!allows(rewrite_, Rewrite::adding)) return false;
   const auto mine = reads_.find(event);

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@ enum class ConflictKind : std::uint8_t {
   unordered_write,  ///< read or write: the last write is not ordered before it
   unordered_read,   ///< write: an earlier read is not ordered before it
   second_write,     ///< write: written in this launch already
+  other_part,       ///< read: of a folded buffer another part stands there
 };
 
 struct Conflict {
@@ -69,6 +71,9 @@ class Shadow {
   /// Checks an access and, if nothing is wrong, remembers it. The first conflict ends the check.
   std::optional<Conflict> read(const History& history, EventId event, std::span<const Run> runs);
   std::optional<Conflict> write(const History& history, EventId event, std::span<const Run> runs);
+
+  /// The first part of the runs of whose last writer `is_meant` says no, if any.
+  std::optional<Conflict> find_other(std::span<const Run> runs, const std::function<bool(EventId)>& is_meant) const;
 
   /// Whether `agent`, who completes `launch` on this rank, knows of every access of that launch and those before it;
   /// if not, the first access that may still be under way.

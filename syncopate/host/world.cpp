@@ -17,7 +17,7 @@ World::World(const Plan& the_plan, const RunOptions& the_options)
       describer(the_plan, layout),
       history(layout.count()),
       signals(the_plan, layout),
-      memory(the_plan, history, describer),
+      memory(the_plan, layout, history, describer),
       scheduler(layout, the_options.seed, the_options.adversary),
       launches_(static_cast<std::size_t>(the_plan.ranks), 0),
       positions_(static_cast<std::size_t>(layout.count()), -1),

@@ -168,6 +168,22 @@ class Finder {
     return std::move(loads_);
   }
 
+  std::vector<MadeDescriptor> descriptors() {
+    std::vector<MadeDescriptor> made;
+    for (std::size_t at = 0; at < program_.instructions.size(); ++at) {
+      const Instruction& instruction = program_.instructions[at];
+      const Origin origin = flow_.operand(at, 0);
+      if (instruction.opcode != Opcode::make_descriptor || !touches(origin)) continue;
+      refuse_either(instruction, origin, "makes a descriptor of");
+      // The pointer, then as many sizes as strides as extents of blocks.
+      made.push_back({instruction.range, origin == Origin::base, static_cast<int>(instruction.operand_count - 1) / 3});
+    }
+    std::stable_sort(made.begin(), made.end(),
+                     [](const MadeDescriptor& a, const MadeDescriptor& b) { return a.range.begin < b.range.begin; });
+    made.erase(std::unique(made.begin(), made.end()), made.end());
+    return made;
+  }
+
  private:
   void refuse_atomic(const Instruction& instruction) const {
     if (instruction.opcode == Opcode::atomic)
@@ -178,7 +194,7 @@ class Finder {
   /// `access`: "loads from".
   void refuse_either(const Instruction& instruction, Origin origin, std::string_view access) const {
     if (origin != Origin::either) return;
-    const std::string_view preposition = access.substr(access.find(' ') + 1);
+    const std::string_view preposition = access.substr(access.rfind(' ') + 1);
     fail(instruction,
          fmt::format("this {} '{}' or {} something else, depending on the way here", access, name_, preposition),
          fmt::format("give what points to '{}' a name of its own", name_));
@@ -238,6 +254,11 @@ std::vector<Store> find_stores(std::shared_ptr<const Module> module, const Funct
 std::vector<Load> find_loads(std::shared_ptr<const Module> module, const Function& kernel,
                              const std::string& parameter) {
   return find(std::move(module), kernel, parameter, [](Finder& finder) { return finder.loads(); });
+}
+
+std::vector<MadeDescriptor> find_descriptors(std::shared_ptr<const Module> module, const Function& kernel,
+                                             const std::string& parameter) {
+  return find(std::move(module), kernel, parameter, [](Finder& finder) { return finder.descriptors(); });
 }
 
 }  // namespace syncopate

@@ -1,4 +1,4 @@
-// Which statements of a kernel store to one of its tensors, and which load from one.
+// Which statements of a kernel store to one of its tensors, which load from one, and which make descriptors of one.
 #pragma once
 
 #include <memory>
@@ -34,5 +34,18 @@ struct Load {
 /// may be from there or from elsewhere, and at atomics.
 std::vector<Load> find_loads(std::shared_ptr<const Module> module, const Function& kernel,
                              const std::string& parameter);
+
+/// One call that makes a tensor descriptor of a tensor, wherever it stands.
+struct MadeDescriptor {
+  ByteRange range;     ///< of the call; inside a helper, of the helper's text
+  bool whole = false;  ///< it begins where the parameter points
+  int dimensions = 0;
+  friend bool operator==(const MadeDescriptor&, const MadeDescriptor&) = default;
+};
+
+/// The calls that make descriptors of what `parameter` points to, each once. Throws UserError where one may be of it or
+/// of something else.
+std::vector<MadeDescriptor> find_descriptors(std::shared_ptr<const Module> module, const Function& kernel,
+                                             const std::string& parameter);
 
 }  // namespace syncopate

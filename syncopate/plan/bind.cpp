@@ -174,12 +174,15 @@ struct Role {
   bool written = false;
   /// An input that tiles add up as they load it; then the collective is that of its stack of summands.
   bool summed = false;
+  /// Of a gathered input: memory holds only a few pages of it at a time.
+  std::optional<Pages> pages;
+  std::optional<Fold> fold;
 
   bool gathered() const { return collective == CollectiveType::all_gather && !written; }
   bool reduced() const { return is_reduction(collective); }
   /// Whether the caller's side of the tensor is a buffer of its own.
   bool exchanged() const {
-    return collective == CollectiveType::all_to_all || (collective == CollectiveType::all_gather && written);
+    return collective == CollectiveType::all_to_all || (collective == CollectiveType::all_gather && (written || fold));
   }
 };
 
@@ -189,6 +192,7 @@ std::string_view purpose_of(const Role& role) {
                ? "summands of an input: the caller puts its own in place, peers' arrive by transfers; tiles "
                  "add them as they load"
                : "summands of an input: arrive from peers; tiles add them as they load";
+  if (role.fold) return "gathered input, of which memory holds a part at a time: arrives from all ranks";
   if (role.gathered()) return "gathered input: the caller puts its shard in place, peers' shards arrive by transfers";
   if (role.collective == CollectiveType::reduce_scatter)
     return "output: the rank's own rows end up as its result, the others are summands for peers";
@@ -243,13 +247,14 @@ Buffer make_buffer(const TensorStatement& tensor, const Role& role, int ranks) {
   buffer.shape = inside_shape(tensor, ranks);
   buffer.dtype = tensor.dtype;
   buffer.symmetric = role.gathered();
-  buffer.shared = role.gathered() || (tensor.states_before && tensor.before == Placement::replicate());
+  buffer.shared = (role.gathered() && !role.fold) || (tensor.states_before && tensor.before == Placement::replicate());
   buffer.before = tensor.before;
   buffer.inside = tensor.inside;
   buffer.after = tensor.after;
   buffer.purpose = purpose_of(role);
   buffer.values = tensor.values;
   buffer.stacked = role.summed;
+  buffer.fold = role.fold;
   buffer.held = empty_boxes(buffer.shape, ranks);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
@@ -365,14 +370,38 @@ void check_sends_what_it_keeps(const Schedule& schedule, const std::string& tens
                         "choose another algorithm, such as \"direct\", in which one rank adds up each element");
 }
 
+/// A schedule from a file says what each page's does; so its chunks are whole along the dimension that has the pages.
+Schedule file_in_pages(const Schedule& schedule, const Pages& pages, const SourceFile& file) {
+  const LogicalTensor& tensor = schedule.tensors.front();
+  const Range whole{0, tensor.shape[static_cast<std::size_t>(pages.dimension)]};
+  for (const auto& list : schedule.operators)
+    for (const Operator& op : list)
+      if (const Chunk& chunk = schedule.chunks[static_cast<std::size_t>(std::get<P2P>(op.action).source_chunk)];
+          !(chunk.region[pages.dimension] == whole))
+        throw UserError(file.locate(op.offset),
+                        fmt::format("the chunk {}{} is a part of dimension {}, along which a memory budget cuts it",
+                                    tensor.name, chunk.region.to_string(), pages.dimension),
+                        fmt::format("chunks that have {} to {} of it, or no budget", whole.begin, whole.end));
+  return in_pages(tensor, pages, [&](const LogicalTensor& page) {
+    Schedule part = schedule;
+    part.tensors = {page};
+    for (Chunk& chunk : part.chunks)
+      chunk.region[pages.dimension].end = page.shape[static_cast<std::size_t>(pages.dimension)];
+    return part;
+  });
+}
+
 Schedule make_schedule(const OperatorStatement& statement, const TensorStatement& tensor, const Role& role,
                        const CommunicationStatement& communication) {
   const LogicalTensor logical{tensor.name, tensor.shape, tensor.dtype, role.written ? tensor.inside : tensor.before,
                               role.written ? tensor.after : tensor.inside};
   if (communication.schedule_file.empty()) {
     TemplateOptions options = communication.options;
-    options.chunk_major = communication.memory_budget.has_value() || role.summed;
-    Schedule schedule = make_collective(logical, statement.ranks, options, communication.split_where);
+    options.chunk_major = (communication.memory_budget.has_value() && role.reduced()) || role.summed;
+    const auto make = [&](const LogicalTensor& part) {
+      return make_collective(part, statement.ranks, options, communication.split_where);
+    };
+    Schedule schedule = role.fold ? in_pages(logical, *role.pages, make) : make(logical);
     check_sends_what_it_keeps(schedule, tensor.name, communication.split_where);
     check_transfer_count(operator_count(schedule), communication.split_where);
     check_meaning(schedule);
@@ -390,7 +419,7 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
     check_reductions_stated(opened, distributes, *file);
     check_whole_rows(opened, *file);
   }
-  return opened;
+  return role.fold ? file_in_pages(opened, *role.pages, *file) : opened;
 }
 
 /// Whether a peer writes to the tensor itself, where another rank made it.
@@ -492,13 +521,13 @@ CommunicationStatement communication_of(const OperatorStatement& statement, cons
     throw UserError(stated->where, fmt::format("tensor '{}' is not communicated", tensor.name),
                     "give an input before = \"shard(d)\" and inside = \"replicate\", an output inside = "
                     "\"partial(sum)\" and after = \"shard(0)\", or remove this table");
-  if (stated->memory_budget && !role.reduced())
-    throw UserError(stated->budget_where,
-                    role.summed
-                        ? fmt::format("summands of '{}' stay until the tiles that add them have read", tensor.name)
-                        : fmt::format("tensor '{}' is {} and needs no staging", tensor.name,
-                                      role.exchanged() ? "exchanged" : "gathered"),
-                    "a memory budget is for outputs that are reduced: remove it");
+  if (stated->memory_budget && !role.reduced() && (role.summed || !role.gathered()))
+    throw UserError(
+        stated->budget_where,
+        role.summed ? fmt::format("summands of '{}' stay until the tiles that add them have read", tensor.name)
+                    : fmt::format("tensor '{}' is {} and needs no staging", tensor.name,
+                                  role.collective == CollectiveType::all_gather ? "gathered by callers" : "exchanged"),
+        "a memory budget is for outputs that are reduced and for inputs that are gathered: remove it");
   if (stated->sum != SumPlace::automatic && !role.reduced())
     throw UserError(stated->sum_where,
                     fmt::format("tensor '{}' is {}", tensor.name,
@@ -515,7 +544,9 @@ std::vector<Region> own_parts(const TensorStatement& tensor, const Role& role, i
   const Placement& outside = role.written ? tensor.after : tensor.before;
   const Region part =
       intersect(held_region(tensor.inside, tensor.shape, ranks, rank), held_region(outside, tensor.shape, ranks, rank));
-  return part.empty() ? std::vector<Region>{} : cut(part, dimension_to_split(part, split), split);
+  std::vector<Region> boxes;
+  if (!part.empty()) boxes = cut(part, dimension_to_split(part, split), split);
+  return role.fold ? in_pages(boxes, *role.pages) : boxes;
 }
 
 /// Appends the other buffer of an exchanged tensor. Peers reach for the one that is not on their own rank.
@@ -533,11 +564,25 @@ void add_caller_buffer(const OperatorStatement& statement, const TensorStatement
     communicated.own_parts.push_back(own_parts(tensor, role, statement.ranks, rank, split));
 }
 
+/// Whether memory is to hold only a part of a gathered input at a time, and which.
+void bound_memory(const TensorStatement& tensor, const CommunicationStatement& communication,
+                  std::span<const TileSpace> spaces, Role& role) {
+  if (!role.gathered() || role.summed || !communication.memory_budget) return;
+  if (tensor.before.kind == Placement::Kind::zigzag)
+    throw UserError(communication.budget_where,
+                    fmt::format("tensor '{}' is {} before, and its memory cannot be bounded", tensor.name,
+                                tensor.before.to_string()),
+                    fmt::format("remove the budget, or place it by shard({})", tensor.before.dimension));
+  role.pages = find_pages(spaces, tensor.parameter, tensor.shape, tensor.before.dimension);
+  role.fold = fold_within(
+      {tensor.name, tensor.shape, tensor.dtype, *communication.memory_budget, communication.budget_where}, role.pages);
+}
+
 /// Makes the buffer of one tensor, and its schedule if it is communicated.
 void bind_tensor(const OperatorStatement& statement, const TensorStatement& stated, std::span<const TileSpace> spaces,
                  BoundOperator& bound) {
   Plan& plan = bound.plan;
-  const Role role = role_of(stated, spaces);
+  Role role = role_of(stated, spaces);
   const TensorStatement tensor = role.summed ? stack_of(stated, statement.ranks) : stated;
   if (role.gathered() || (role.exchanged() && !role.written))
     check_arriving(stated, spaces, role.summed ? "is summed" : role.gathered() ? "is gathered" : "arrives from peers");
@@ -547,6 +592,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
         fmt::format("tensors '{}' and '{}' are both reduced", plan.buffer(reduced_buffer(plan)).name, tensor.name),
         "at most one output of an operator can be");
   const CommunicationStatement communication = communication_of(statement, tensor, role);
+  bound_memory(tensor, communication, spaces, role);
   plan.buffers.push_back(make_buffer(tensor, role, statement.ranks));
   if (!role.collective) return;
   CommunicatedTensor communicated;
@@ -558,6 +604,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   communicated.memory_budget = communication.memory_budget;
   communicated.budget_where = communication.budget_where;
   communicated.sum = communication.sum;
+  if (role.fold) communicated.pages = role.pages;
   communicated.sum_where = communication.sum_where;
   if (role.reduced()) {
     communicated.symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);

@@ -9,6 +9,7 @@
 
 #include "syncopate/kernel/tile_kernel.h"
 #include "syncopate/plan/operator.h"
+#include "syncopate/plan/pages.h"
 #include "syncopate/plan/plan.h"
 #include "syncopate/schedule/schedule.h"
 
@@ -35,6 +36,8 @@ struct CommunicatedTensor {
   /// itself has on the other side too.
   int caller_buffer = -1;
   std::vector<std::vector<Region>> own_parts;
+  /// Of a tensor whose buffer is folded: its chunks are parts of pages, and leave page by page.
+  std::optional<Pages> pages;
   /// [rank][index]: the operators of the schedule that are left out, since nobody reads what they would bring. Empty if
   /// there are none.
   std::vector<std::vector<bool>> left_out;

@@ -33,7 +33,8 @@ struct Ports {
 class ScheduleAdder {
  public:
   /// `own_inputs`: where ranks copy parts of inputs for themselves. All of these wait for nothing, and memory is no
-  /// faster for several at once: so a rank has one queue for them, whichever schedule they belong to.
+  /// faster for several at once: so a rank has one queue for them, whichever schedule they belong to. Parts of a folded
+  /// buffer wait for tiles, and have queues of their own.
   ScheduleAdder(DependenceGraph& graph, const BoundOperator& bound, int schedule, Ports& own_inputs)
       : graph_(graph),
         plan_(bound.plan),
@@ -42,11 +43,16 @@ class ScheduleAdder {
         element_(size_in_bytes(plan_.buffer(communicated_.buffer).dtype)),
         written_(communicated_.caller_buffer >= 0 &&
                  plan_.buffer(communicated_.caller_buffer).role == BufferRole::result),
-        own_ports_(written_ ? ports_ : own_inputs) {}
+        own_ports_(written_ || communicated_.pages ? ports_ : own_inputs) {}
 
-  /// In topological order; then what ranks copy for themselves.
+  /// In topological order, and page by page; then what ranks copy for themselves.
   void run() {
-    for (const Dependency& which : topological_order(communicated_.schedule)) add(which);
+    std::vector<Dependency> order = topological_order(communicated_.schedule);
+    if (communicated_.pages)
+      std::stable_sort(order.begin(), order.end(), [&](const Dependency& a, const Dependency& b) {
+        return communicated_.pages->page_of(chunk_of(a)) < communicated_.pages->page_of(chunk_of(b));
+      });
+    for (const Dependency& which : order) add(which);
     for (std::size_t rank = 0; rank < communicated_.own_parts.size(); ++rank)
       for (const Region& part : communicated_.own_parts[rank]) add_own(static_cast<int>(rank), part);
   }
@@ -54,20 +60,25 @@ class ScheduleAdder {
  private:
   TransferNode& node(int n) { return graph_.transfers[static_cast<std::size_t>(n)]; }
 
+  const Region& chunk_of(Dependency which) const {
+    const auto* p2p = std::get_if<P2P>(&communicated_.schedule.at(which).action);
+    check_internal(p2p != nullptr, "bind leaves only P2P operators");
+    return communicated_.schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
+  }
+
   void add(Dependency which) {
     const Operator& op = communicated_.schedule.at(which);
     if (is_left_out(which)) {
       behind_[{which.rank, which.index}] = nodes_of(op.dependencies);
       return;
     }
-    const auto* p2p = std::get_if<P2P>(&op.action);
-    check_internal(p2p != nullptr, "bind leaves only P2P operators");
     TransferNode made;
+    made.chunk = chunk_of(which);
+    const auto& p2p = std::get<P2P>(op.action);
     made.op = which;
-    made.source = p2p->source_rank;
-    made.destination = p2p->destination_rank;
-    made.chunk = communicated_.schedule.chunks[static_cast<std::size_t>(p2p->source_chunk)].region;
-    made.reduces = p2p->reduction == Reduction::sum;
+    made.source = p2p.source_rank;
+    made.destination = p2p.destination_rank;
+    made.reduces = p2p.reduction == Reduction::sum;
     place(made);
     if (made.reduces && !plan_.buffer(communicated_.buffer).sums_in_place) {
       const Landing& landing =
@@ -77,11 +88,8 @@ class ScheduleAdder {
       if (landing.reuses) made.reuses = node_of_.at({landing.reuses->rank, landing.reuses->index});
     }
     made.dependencies = nodes_of(op.dependencies);
-    for (const int dependency : made.dependencies) {
-      const TransferNode& before = node(dependency);
-      made.start = std::max(made.start, before.arrival);
-      made.level = std::max(made.level, before.level + 1);
-    }
+    replace(made);
+    come_after_dependencies(made);
     const bool distributes = plan_.buffer(communicated_.buffer).is_reduced() && !made.reduces;
     node_of_[{which.rank, which.index}] = issue(std::move(made), ports_, op.port, distributes, 1);
   }
@@ -110,11 +118,44 @@ class ScheduleAdder {
     made.source = made.destination = rank;
     made.chunk = part;
     place(made);
+    replace(made);
+    come_after_dependencies(made);
     for (const TransferNode& other : graph_.transfers)
       if (written_ && other.schedule == schedule_ && other.source == rank && other.op.index >= 0)
         made.start = std::max(made.start, other.arrival);
     constexpr int kOwnPort = -1;
     issue(std::move(made), own_ports_, kOwnPort, false, kLocalSpeed);
+  }
+
+  void come_after_dependencies(TransferNode& made) {
+    for (const int dependency : made.dependencies) {
+      const TransferNode& before = node(dependency);
+      made.start = std::max(made.start, before.arrival);
+      made.level = std::max(made.level, before.level + 1);
+    }
+  }
+
+  /// In a folded buffer: what stands where a chunk will has come, and whoever sends it on from there has done so.
+  void replace(TransferNode& made) {
+    if (!communicated_.pages) return;
+    const Buffer& buffer = plan_.buffer(communicated_.buffer);
+    const auto kept = static_cast<int>(buffer.fold->extent / communicated_.pages->size);
+    const int page = communicated_.pages->page_of(made.chunk);
+    const auto number = static_cast<int>(graph_.transfers.size());
+    at_page_[{made.destination, page}].push_back(number);
+    if (made.source_buffer == communicated_.buffer) at_page_[{made.source, page}].push_back(number);
+    // Where a chunk of the page before was left out, what stands there is older.
+    for (int before = page - kept; before >= 0 && made.replaces.empty(); before -= kept) {
+      const auto found = at_page_.find({made.destination, before});
+      if (found == at_page_.end()) continue;
+      for (const int n : found->second) {
+        const TransferNode& other = node(n);
+        if (!share_memory(buffer, other.chunk, made.chunk)) continue;
+        made.dependencies.push_back(n);
+        if (other.destination == made.destination) made.replaces.push_back(n);
+      }
+    }
+    std::sort(made.dependencies.begin(), made.dependencies.end());
   }
 
   /// Sums that are handed out have queues of their own: one that is not ready holds up no summand, nor the other way
@@ -175,7 +216,31 @@ class ScheduleAdder {
   Ports& own_ports_;
   std::map<std::pair<int, int>, int> node_of_;              // (rank, index) -> node
   std::map<std::pair<int, int>, std::vector<int>> behind_;  // of operators that are left out: what they wait for
+  /// (rank, page) -> nodes that bring something of it there, or send something of it on from there
+  std::map<std::pair<int, int>, std::vector<int>> at_page_;
 };
+
+/// What work must be done before a transfer lands. Needs `added_by`.
+void find_freed(DependenceGraph& graph) {
+  graph.freed_by.resize(graph.transfers.size());
+  std::vector<std::vector<int>> read_by(graph.transfers.size());
+  for (const std::vector<Work>& list : graph.work)
+    for (std::size_t w = 0; w < list.size(); ++w)
+      for (const int n : list[w].needs) read_by[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
+  for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
+    const TransferNode& node = graph.transfers[n];
+    std::vector<int>& freeing = graph.freed_by[n];
+    if (node.reuses >= 0) freeing = graph.added_by[static_cast<std::size_t>(node.reuses)];
+    for (const int old : node.replaces) {
+      const std::vector<int>& readers = read_by[static_cast<std::size_t>(old)];
+      freeing.insert(freeing.end(), readers.begin(), readers.end());
+    }
+    std::sort(freeing.begin(), freeing.end());
+    freeing.erase(std::unique(freeing.begin(), freeing.end()), freeing.end());
+    std::vector<Work>& list = graph.work[static_cast<std::size_t>(node.destination)];
+    for (const int w : freeing) list[static_cast<std::size_t>(w)].frees.push_back(static_cast<int>(n));
+  }
+}
 
 /// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.
 void join(DependenceGraph& graph) {
@@ -186,20 +251,22 @@ void join(DependenceGraph& graph) {
       for (const int n : list[w].feeds) graph.stored_by[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
       for (const int n : list[w].sums) graph.added_by[static_cast<std::size_t>(n)].push_back(static_cast<int>(w));
     }
+  find_freed(graph);
   for (std::size_t n = 0; n < graph.transfers.size(); ++n) {
     TransferNode& node = graph.transfers[n];
     std::vector<int>& behind = node.behind_tiles;
     const auto add = [&](const std::vector<Work>& list, const std::vector<int>& selected) {
+      const Work* last = nullptr;  // neighbours need much the same
       for (const int w : selected) {
         const Work& work = list[static_cast<std::size_t>(w)];
-        behind.insert(behind.end(), work.needs.begin(), work.needs.end());
+        if (last == nullptr || last->needs != work.needs)
+          behind.insert(behind.end(), work.needs.begin(), work.needs.end());
+        last = &work;
         behind.insert(behind.end(), work.sums.begin(), work.sums.end());
       }
     };
     add(graph.work[static_cast<std::size_t>(node.source)], graph.stored_by[n]);
-    if (node.reuses >= 0)
-      add(graph.work[static_cast<std::size_t>(node.destination)],
-          graph.added_by[static_cast<std::size_t>(node.reuses)]);
+    add(graph.work[static_cast<std::size_t>(node.destination)], graph.freed_by[n]);
     std::sort(behind.begin(), behind.end());
     behind.erase(std::unique(behind.begin(), behind.end()), behind.end());
   }
@@ -241,7 +308,9 @@ void check_order(const DependenceGraph& graph, const BoundOperator& bound) {
           communicated.budget_where,
           fmt::format("within a memory budget of {} transfers would wait for each other in a circle",
                       format_bytes(*communicated.memory_budget)),
-          "a larger budget, or a schedule that sends the first chunk to every peer before the second to any");
+          communicated.pages
+              ? "a larger budget: tiles read the tensor's parts in another order than those of other tensors"
+              : "a larger budget, or a schedule that sends the first chunk to every peer before the second to any");
   throw InternalError("transfers wait for each other in a circle");
 }
 

@@ -29,6 +29,8 @@ struct TransferNode {
   std::vector<int> dependencies;  ///< nodes
   /// The node whose summands lie where this one's will: they must have been added before. Or -1.
   int reuses = -1;
+  /// In a folded buffer: the nodes whose chunks stand, until this one's comes, where it will. Ascending.
+  std::vector<int> replaces;
   /// Nodes that have completed before this one starts because of the tiles that it waits for.
   std::vector<int> behind_tiles;
   /// Above that of every dependency, and not below that of `previous`: a transfer never waits, through tiles that
@@ -51,6 +53,7 @@ struct Work {
   std::shared_ptr<const std::vector<std::vector<int>>> piece_needs;
   std::vector<int> sums;   ///< nodes that deliver what it adds, ascending by source and then by row
   std::vector<int> feeds;  ///< nodes that send what it stores, ascending
+  std::vector<int> frees;  ///< nodes that bring something to where what it reads or adds lies, ascending
 };
 
 struct DependenceGraph {
@@ -64,6 +67,8 @@ struct DependenceGraph {
   std::vector<std::vector<int>> stored_by;
   /// Per node: the work of its destination that adds what it brings.
   std::vector<std::vector<int>> added_by;
+  /// Per node: the work of its destination that must be done before it lands, since it reads or adds what lies there.
+  std::vector<std::vector<int>> freed_by;
   /// All nodes, each after what must have completed before it starts, however the work is ordered.
   std::vector<int> order;
 };

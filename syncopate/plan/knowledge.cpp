@@ -1,6 +1,7 @@
 #include "syncopate/plan/knowledge.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace syncopate {
 
@@ -11,10 +12,6 @@ Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int w
     for (std::size_t s = 0; s < work.size(); ++s) positions[static_cast<std::size_t>(work[s])] = static_cast<int>(s);
   }
   const std::size_t count = graph.transfers.size();
-  reused_by_.resize(count);
-  for (std::size_t n = 0; n < count; ++n)
-    if (graph.transfers[n].reuses >= 0)
-      reused_by_[static_cast<std::size_t>(graph.transfers[n].reuses)].push_back(static_cast<int>(n));
   after_.assign(count, BitSet(count));
   for (const int n : order.transfers) {
     const TransferNode& node = graph.transfers[static_cast<std::size_t>(n)];
@@ -23,7 +20,7 @@ Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int w
     if (node.previous >= 0) known |= after(node.previous);
     for (const int dependency : node.dependencies) known |= after(dependency);
     known |= after_work(node.source, graph.stored_by[static_cast<std::size_t>(n)]);
-    if (node.reuses >= 0) known |= after_work(node.destination, graph.added_by[static_cast<std::size_t>(node.reuses)]);
+    known |= after_work(node.destination, graph.freed_by[static_cast<std::size_t>(n)]);
     after_[static_cast<std::size_t>(n)] = std::move(known);
   }
 }
@@ -50,16 +47,23 @@ std::vector<int> Knowledge::last_of_workers(int rank, std::span<const int> work)
   return list;
 }
 
-std::vector<int> Knowledge::behind_work(int rank, std::span<const int> work) const {
-  std::vector<int> nodes;
-  for (const auto& [worker, end] : last_positions(rank, work))
+const std::vector<int>& Knowledge::behind_work(int rank, std::span<const int> work) const {
+  std::map<int, int> last = last_positions(rank, work);
+  const auto [found, is_new] = behind_.try_emplace({rank, last});
+  std::vector<int>& nodes = found->second;
+  if (!is_new) return nodes;
+  std::vector<bool> seen(graph_.transfers.size(), false);
+  for (const auto& [worker, end] : last)
     for (int position = worker; position <= end; position += workers_) {
       const Work& piece = work_at(rank, position);
-      nodes.insert(nodes.end(), piece.needs.begin(), piece.needs.end());
-      nodes.insert(nodes.end(), piece.sums.begin(), piece.sums.end());
+      for (const std::vector<int>* list : {&piece.needs, &piece.sums})
+        for (const int n : *list) {
+          if (seen[static_cast<std::size_t>(n)]) continue;
+          seen[static_cast<std::size_t>(n)] = true;
+          nodes.push_back(n);
+        }
     }
   std::sort(nodes.begin(), nodes.end());
-  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   return nodes;
 }
 
@@ -71,26 +75,29 @@ BitSet Knowledge::after_work(int rank, std::span<const int> work) const {
 
 bool Knowledge::is_waited_for(const Work& work, const BitSet& known) const {
   const auto is_known = [&](int n) { return known.contains(n); };
-  if (std::any_of(work.feeds.begin(), work.feeds.end(), is_known)) return true;
-  return std::any_of(work.sums.begin(), work.sums.end(), [&](int sum) {
-    const std::vector<int>& followers = reused_by_[static_cast<std::size_t>(sum)];
-    return std::any_of(followers.begin(), followers.end(), is_known);
-  });
+  return std::any_of(work.feeds.begin(), work.feeds.end(), is_known) ||
+         std::any_of(work.frees.begin(), work.frees.end(), is_known);
 }
 
 std::vector<int> Knowledge::not_done(int rank, std::span<const int> work, const BitSet& known) const {
   const auto slots = static_cast<int>(order_.work[static_cast<std::size_t>(rank)].size());
-  std::map<int, int> last_done;  // by worker: its last slot that is done
-  std::vector<int> rest;
+  const auto position_of = [&](int w) {
+    return positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
+  };
+  std::map<int, int> first;  // by worker: its first slot that is asked for
   for (const int w : work) {
-    const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-    const int worker = position % workers_;
-    const auto [last, is_new] = last_done.try_emplace(worker, -1);
-    if (is_new)
-      for (int s = worker; s < slots; s += workers_)
-        if (is_waited_for(work_at(rank, s), known)) last->second = s;
-    if (position > last->second) rest.push_back(w);
+    const auto [found, is_new] = first.try_emplace(position_of(w) % workers_, position_of(w));
+    found->second = std::min(found->second, position_of(w));
   }
+  std::map<int, int> last_done;  // by worker: its last slot that is done, if that is not before
+  for (const auto& [worker, begin] : first) {
+    int s = (slots - 1 - worker) / workers_ * workers_ + worker;
+    while (s >= begin && !is_waited_for(work_at(rank, s), known)) s -= workers_;
+    last_done[worker] = s;
+  }
+  std::vector<int> rest;
+  std::copy_if(work.begin(), work.end(), std::back_inserter(rest),
+               [&](int w) { return position_of(w) > last_done[position_of(w) % workers_]; });
   return rest;
 }
 

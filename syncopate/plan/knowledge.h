@@ -3,6 +3,7 @@
 
 #include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "syncopate/plan/bit_set.h"
@@ -21,7 +22,7 @@ class Knowledge {
   const BitSet& after(int n) const { return after_[static_cast<std::size_t>(n)]; }
   /// The transfers that have completed when these pieces of a rank's work are done, because they or earlier slots of
   /// their workers wait for them; without what those imply.
-  std::vector<int> behind_work(int rank, std::span<const int> work) const;
+  const std::vector<int>& behind_work(int rank, std::span<const int> work) const;
   /// The same with what those imply.
   BitSet after_work(int rank, std::span<const int> work) const;
   /// Those of a rank's pieces of work that are not done whenever all transfers in `known` have completed: neither they
@@ -42,8 +43,9 @@ class Knowledge {
   const WorkOrder& order_;
   int workers_;
   std::vector<std::vector<int>> positions_;  ///< [rank][work]: its place in the order
-  std::vector<std::vector<int>> reused_by_;  ///< per node: nodes whose summands lie where its lay
   std::vector<BitSet> after_;
+  /// What behind_work() has found: many transfers wait for the same work.
+  mutable std::map<std::pair<int, std::map<int, int>>, std::vector<int>> behind_;
 };
 
 }  // namespace syncopate

@@ -65,13 +65,14 @@ class Orderer {
       wanted = std::min(wanted, node.start);
     }
     for (const std::vector<int>& work : graph.stored_by) any_leaves_ = any_leaves_ || !work.empty();
+    for (const std::vector<int>& work : graph.freed_by) any_frees_ = any_frees_ || !work.empty();
   }
 
   WorkOrder run() {
     std::vector<std::vector<int>> wanted;
     for (const std::vector<Work>& work : graph_.work) wanted.push_back(wanted_order(work));
     // Where transfers wait for no work, every order of work is possible.
-    if (!any_leaves_) return {std::move(wanted), graph_.order};
+    if (!any_leaves_ && !any_frees_) return {std::move(wanted), graph_.order};
     return possible_order(wanted);
   }
 
@@ -157,8 +158,7 @@ class Orderer {
       order.work[rank].push_back(w);
       const Work& work = graph_.work[rank][static_cast<std::size_t>(w)];
       for (const int n : work.feeds) release_transfer(n);
-      for (const int n : work.sums)
-        for (const int follower : reused_by_[static_cast<std::size_t>(n)]) release_transfer(follower);
+      for (const int n : work.frees) release_transfer(n);
     }
     std::size_t total = graph_.transfers.size();
     for (const std::vector<Work>& work : graph_.work) total += work.size();
@@ -170,7 +170,6 @@ class Orderer {
     const std::size_t count = graph_.transfers.size();
     followers_.resize(count);
     users_.resize(count);
-    reused_by_.resize(count);
     missing_.assign(count, 0);
     for (std::size_t n = 0; n < count; ++n) {
       const TransferNode& transfer = graph_.transfers[n];
@@ -181,11 +180,7 @@ class Orderer {
         followers_[static_cast<std::size_t>(transfer.previous)].push_back(static_cast<int>(n));
         ++missing;
       }
-      if (transfer.reuses >= 0) {
-        reused_by_[static_cast<std::size_t>(transfer.reuses)].push_back(static_cast<int>(n));
-        missing += graph_.added_by[static_cast<std::size_t>(transfer.reuses)].size();
-      }
-      missing_[n] = missing + 1;
+      missing_[n] = missing + graph_.freed_by[n].size() + 1;
       release_transfer(static_cast<int>(n));
     }
     missing_work_.resize(wanted.size());
@@ -217,13 +212,13 @@ class Orderer {
   const DependenceGraph& graph_;
   const std::vector<Tile>& tiles_;
   std::int64_t end_ = 0;                   ///< when the last transfer arrives
-  bool any_leaves_ = false;                ///< whether transfers wait for work at all
+  bool any_leaves_ = false;                ///< whether transfers send what tiles make
+  bool any_frees_ = false;                 ///< whether transfers wait for room that tiles make
   std::vector<std::int64_t> wanted_back_;  ///< per node: when the memory that it lands in is used again
 
   std::priority_queue<Item, std::vector<Item>, std::greater<>> ready_;
   std::vector<std::vector<int>> followers_;  ///< per node: nodes that wait for it
   std::vector<std::vector<Item>> users_;     ///< per node: work that waits for it
-  std::vector<std::vector<int>> reused_by_;  ///< per node: nodes that wait for the work that adds it
   /// How much each transfer, and the work at each position of each rank, still waits for.
   std::vector<std::size_t> missing_;
   std::vector<std::vector<std::size_t>> missing_work_;

@@ -179,6 +179,7 @@ class PlanParser {
       if (buffer.stacked) check_stack(buffer, *stacked);
     }
     check_zigzag(buffer, reader.required("before"));
+    if (const Json* folded = reader.optional("fold")) fold(*folded, buffer);
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
@@ -246,6 +247,17 @@ class PlanParser {
           "together they show all of it");
   }
 
+  /// Its partner, which is behind it, is looked for by check_partners().
+  void fold(const Json& value, Buffer& buffer) const {
+    const std::vector<Json>& pair = values_.tuple(value, "a fold", 2);
+    const int dimension = values_.index(pair[0], "the fold's dimension", buffer.shape.size());
+    const std::int64_t size = buffer.shape[static_cast<std::size_t>(dimension)];
+    buffer.fold = Fold{dimension, values_.integer(pair[1], "the fold's extent", 1, size)};
+    if (buffer.role != BufferRole::kernel || buffer.is_reduced() || buffer.stacked)
+      throw values_.error(value, fmt::format("buffer '{}' is folded", buffer.name),
+                          "what is folded is an input of the kernel, and no sum");
+  }
+
   void check_stack(const Buffer& buffer, const Json& at) const {
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (buffer.shape.size() < 2 || (!of_kernel && buffer.role != BufferRole::source) ||
@@ -269,6 +281,7 @@ class PlanParser {
                             "what is reduced is an output: inside = partial(sum)");
       if (buffer.is_reduced()) check_reduced(buffer, places[b]);
       check_in_place(buffer, places[b]);
+      if (buffer.fold) check_folded(static_cast<int>(b), places[b]);
       if (buffer.role == BufferRole::kernel) continue;
       const bool receives = buffer.role == BufferRole::staging;
       const auto partner = static_cast<std::size_t>(buffer.partner);
@@ -303,6 +316,13 @@ class PlanParser {
                           "at most one of each");
     reduced_ = reduced_buffer(plan_);
     landing_ = landing_buffer(plan_);
+  }
+
+  void check_folded(int buffer, const Json& at) const {
+    const int source = caller_side(plan_, buffer);
+    if (source < 0 || plan_.buffer(source).role != BufferRole::source)
+      throw values_.error(at, fmt::format("buffer '{}' is folded and has no source", plan_.buffer(buffer).name),
+                          "what the caller has of it is in a buffer of its own");
   }
 
   void check_in_place(const Buffer& buffer, const Json& at) const {
@@ -478,7 +498,13 @@ class PlanParser {
   }
 
   Region region_of(const Json& value, int buffer) const {
-    return values_.region(value, plan_.buffer(buffer).shape, plan_.buffer(buffer).name);
+    const Buffer& about = plan_.buffer(buffer);
+    const Region region = values_.region(value, about.shape, about.name);
+    if (!keeps_to_one_fold(about, region))
+      throw values_.error(
+          value, fmt::format("{}{} is in several folds", about.name, region.to_string()),
+          fmt::format("the buffer is folded every {} along dimension {}", about.fold->extent, about.fold->dimension));
+    return region;
   }
 
   View view(const Json& value) const {

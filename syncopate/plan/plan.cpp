@@ -88,6 +88,31 @@ std::vector<int> tiles_of(const Plan& plan, int rank) {
   return tiles;
 }
 
+Shape memory_shape(const Buffer& buffer) {
+  Shape shape = buffer.shape;
+  if (buffer.fold) shape[static_cast<std::size_t>(buffer.fold->dimension)] = buffer.fold->extent;
+  return shape;
+}
+
+bool keeps_to_one_fold(const Buffer& buffer, const Region& of_buffer) {
+  if (!buffer.fold || of_buffer.empty()) return true;
+  const Range& range = of_buffer[buffer.fold->dimension];
+  return range.begin / buffer.fold->extent == (range.end - 1) / buffer.fold->extent;
+}
+
+Region in_memory(const Buffer& buffer, const Region& of_buffer) {
+  Region box = of_buffer;
+  if (!buffer.fold) return box;
+  Range& range = box[buffer.fold->dimension];
+  const std::int64_t before = range.begin / buffer.fold->extent * buffer.fold->extent;
+  range = {range.begin - before, range.end - before};
+  return box;
+}
+
+bool share_memory(const Buffer& buffer, const Region& one, const Region& other) {
+  return in_memory(buffer, one).overlaps(in_memory(buffer, other));
+}
+
 int signal_count(const Plan& plan, int rank) {
   return static_cast<int>(
       std::count_if(plan.signals.begin(), plan.signals.end(), [&](const Signal& s) { return s.home == rank; }));
@@ -139,8 +164,9 @@ bool is_the_operators_own(const Plan& plan, int buffer) {
 }
 
 bool slots_raise(const Plan& plan) {
-  return std::any_of(plan.buffers.begin(), plan.buffers.end(),
-                     [](const Buffer& buffer) { return buffer.is_reduced() || buffer.role == BufferRole::result; });
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& buffer) {
+    return buffer.is_reduced() || buffer.role == BufferRole::result || buffer.fold;
+  });
 }
 
 bool cuts_tiles(const Plan& plan) {
@@ -356,7 +382,7 @@ ExtraMemory extra_memory(const Plan& plan) {
     for (std::size_t b = 0; b < plan.buffers.size(); ++b) {
       const Buffer& buffer = plan.buffers[b];
       if (!is_extra(plan, static_cast<int>(b))) continue;
-      std::int64_t elements = volume(buffer.shape);
+      std::int64_t elements = volume(memory_shape(buffer));
       for (const Region& box : held_boxes(buffer, rank)) elements -= box.volume();
       staging += elements * size_in_bytes(buffer.dtype);
     }

@@ -54,6 +54,12 @@
 // element the fused kernel loads it of every summand and adds: in fp32, in the order of the ranks, from +0, rounding
 // once, to the tensor's type; so all ranks see the same bits.
 //
+// Folded buffers. Of a gathered input that tiles read part by part along another dimension (the heads of keys and
+// values), the kernel's buffer may stand in the memory of a few such parts (Buffer::fold). Regions stay those of the
+// whole buffer; what stands in memory where is only a matter of in_memory(). So in every launch transfers put one part
+// after the other into the same memory, each when all that reads what stood there has been done. What the caller has of
+// the tensor is in a source, as in an exchange.
+//
 // Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
 // order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
 // of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
@@ -89,6 +95,14 @@ enum class BufferRole : std::uint8_t {
 std::string_view name_of(BufferRole role);
 std::optional<BufferRole> buffer_role_from_name(std::string_view name);
 
+/// A buffer whose elements with indices i and i + extent along a dimension stand in the same place of memory. Every
+/// transfer and every read of a tile keeps to one fold: the indices from a multiple of `extent` to below the next.
+struct Fold {
+  int dimension = 0;
+  std::int64_t extent = 1;
+  friend bool operator==(const Fold&, const Fold&) = default;
+};
+
 /// Memory of one tensor, or of a part of it, on every rank, all of one shape.
 struct Buffer {
   std::string name;
@@ -119,6 +133,8 @@ struct Buffer {
   /// Of the reduced buffer: what peers send for its sums lands in it, at its own place. A slot then adds to all that
   /// its tile stores there, each element once, or to none of it; and it keeps all of it.
   bool sums_in_place = false;
+  /// Of a gathered input with a source: see "Folded buffers" above.
+  std::optional<Fold> fold = {};
 
   bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
 };
@@ -135,6 +151,15 @@ Shape shape_without_stack(const Buffer& buffer);
 /// A box of the tensor as a box of the buffer, and the other way round.
 Region in_buffer(const Buffer& buffer, int rank, const Region& of_tensor);
 Region in_tensor(const Buffer& buffer, int rank, const Region& of_buffer);
+
+/// The extents of what is allocated for a buffer.
+Shape memory_shape(const Buffer& buffer);
+/// Whether a box of a buffer keeps to one fold, so that it is a box of memory. An empty one does.
+bool keeps_to_one_fold(const Buffer& buffer, const Region& of_buffer);
+/// A box of a buffer that keeps to one fold, as a box of memory_shape().
+Region in_memory(const Buffer& buffer, const Region& of_buffer);
+/// Whether two such boxes have memory in common.
+bool share_memory(const Buffer& buffer, const Region& one, const Region& other);
 
 struct Signal {
   std::string name;  ///< unique, for people
@@ -332,12 +357,13 @@ int landing_buffer(const Plan& plan);
 int caller_side(const Plan& plan, int buffer);
 /// Whether callers have nothing to do with a buffer: it is a staging buffer, or has a source or a result instead.
 bool is_the_operators_own(const Plan& plan, int buffer);
-/// Whether outputs leave tile by tile, so that slots raise signals: one is reduced, or one has a result.
+/// Whether slots raise signals: outputs leave tile by tile (one is reduced, or one has a result), or tiles make room in
+/// a folded buffer.
 bool slots_raise(const Plan& plan);
 /// Whether any slot keeps only a part of its tile's stores.
 bool cuts_tiles(const Plan& plan);
 
-/// What a slot whose outputs leave does besides computing and storing its tile. The numbers stand in
+/// What a slot that raises signals does besides computing and storing its tile. The numbers stand in
 /// emitted kernels, too.
 namespace slot_work {
 inline constexpr std::int64_t kAdds = 1;         ///< it has addends, or, not in place, waits before adding

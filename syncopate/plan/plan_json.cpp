@@ -150,6 +150,7 @@ Json buffer_json(const Buffer& buffer) {
                             {"partner", buffer.partner},
                             {"window", list_of(buffer.window, region_json)}});
   if (buffer.stacked) json.set("stacked", true);
+  if (buffer.fold) json.set("fold", Json::array({buffer.fold->dimension, buffer.fold->extent}));
   return json;
 }
 

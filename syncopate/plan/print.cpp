@@ -308,8 +308,10 @@ std::string show(const Plan& plan) {
   std::size_t width = 0;
   for (const Buffer& buffer : plan.buffers) width = std::max(width, buffer.name.size());
   for (const Buffer& buffer : plan.buffers)
-    text += fmt::format("  {:<{}}   {} {}, {}: {}\n", buffer.name, width, to_string(buffer.shape),
-                        name_of(buffer.dtype), buffer.symmetric ? "symmetric" : "local", buffer.purpose);
+    text +=
+        fmt::format("  {:<{}}   {} {}{}, {}: {}\n", buffer.name, width, to_string(buffer.shape), name_of(buffer.dtype),
+                    buffer.fold ? fmt::format(" ({} in memory)", to_string(memory_shape(buffer))) : "",
+                    buffer.symmetric ? "symmetric" : "local", buffer.purpose);
   if (!plan.sums.empty()) text += "\nsums, rounded where a bracket closes\n";
   for (const Sum& sum : plan.sums)
     text += fmt::format("  {} at rank {}: {}\n", chunk_text(plan, {sum.rank, sum.buffer, sum.region}), sum.rank,

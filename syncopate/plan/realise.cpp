@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <tuple>
 #include <utility>
 
 #include "syncopate/plan/knowledge.h"
@@ -170,9 +171,9 @@ class Realiser {
     if (t.previous >= 0) inherit(t.previous);
     for (const int dependency : t.dependencies) inherit(dependency);
     for (const int before : knowledge_.behind_work(t.source, stored_by(n))) inherit(before);
-    for (const int before : knowledge_.behind_work(t.destination, added_before(n))) inherit(before);
+    for (const int before : knowledge_.behind_work(t.destination, freed_by(n))) inherit(before);
     if (!stored_by(n).empty()) has_started(t.source);
-    if (!added_before(n).empty()) has_started(t.destination);
+    if (!freed_by(n).empty()) has_started(t.destination);
     wait_for_work_and_transfers(n);
 
     // A pull reads what its source's caller put there, so the source must have started this launch.
@@ -199,13 +200,15 @@ class Realiser {
     const TransferNode& t = node(n);
     const BitSet& known = known_when_complete_[static_cast<std::size_t>(t.owner)];
     const auto destination = static_cast<std::size_t>(t.destination);
+    const Buffer& buffer = plan_.buffer(t.destination_buffer);
     for (const int other : from_[destination])
       if (node(other).source_buffer == t.destination_buffer &&
-          node(other).source_region.overlaps(t.destination_region) && !known.contains(other))
+          share_memory(buffer, node(other).source_region, t.destination_region) && !known.contains(other))
         return false;
     for (const int other : into_[destination]) {
       const TransferNode& o = node(other);
-      if (o.destination_buffer != t.destination_buffer || !o.destination_region.overlaps(t.destination_region))
+      if (o.destination_buffer != t.destination_buffer ||
+          !share_memory(buffer, o.destination_region, t.destination_region))
         continue;
       const auto at = static_cast<std::size_t>(other);
       const std::vector<int>& readers = o.reduces ? graph_.added_by[at] : read_by_[at];
@@ -224,16 +227,21 @@ class Realiser {
     BitSet known(graph_.transfers.size());
     if (t.previous >= 0) known |= knowledge_.after(t.previous);
     const BitSet after_stores = knowledge_.after_work(t.source, stored_by(n));
-    // A dependency on a sum that the sent tiles add is kept by these tiles.
-    for (const int dependency : knowledge_.not_implied(t.dependencies, joined(known, after_stores))) {
+    const BitSet after_room = knowledge_.after_work(t.destination, freed_by(n));
+    // A dependency on a sum that the sent tiles add, or on what tiles have read that make room, is kept by these tiles.
+    for (const int dependency :
+         knowledge_.not_implied(t.dependencies, joined(joined(known, after_stores), after_room))) {
       transfer(n).waits.push_back({completion_of(dependency, t.owner), 1});
       known |= knowledge_.after(dependency);
     }
     // Each of the two may imply the other; not both are left out for that.
-    const std::vector<int> adding = knowledge_.not_done(t.destination, added_before(n), joined(known, after_stores));
-    if (!adding.empty()) known |= knowledge_.after_work(t.destination, added_before(n));
+    const std::vector<int> freeing = knowledge_.not_done(t.destination, freed_by(n), joined(known, after_stores));
+    if (!freeing.empty()) known |= after_room;
     wait_for_stores(n, knowledge_.not_done(t.source, stored_by(n), known));
-    wait_for_additions(n, adding);
+    if (t.reuses >= 0)
+      wait_for_additions(n, freeing);
+    else
+      wait_for_room(n, freeing);
   }
 
   void wait_for_stores(int n, const std::vector<int>& storing) {
@@ -258,14 +266,26 @@ class Realiser {
     transfer(n).waits.push_back(all_of(counter));
   }
 
+  /// Tiles that have read what stands in a folded buffer where n will put its chunk. What is said to one rank of the
+  /// same tiles is said once.
+  void wait_for_room(int n, const std::vector<int>& reading) {
+    if (reading.empty()) return;
+    const TransferNode& t = node(n);
+    const auto [found, is_new] =
+        rooms_.try_emplace({t.destination, t.owner, knowledge_.last_of_workers(t.destination, reading)}, 0);
+    if (is_new)
+      found->second = counter_of(
+          n, t.destination, reading,
+          fmt::format("room for {} at rank {}{}", chunk_name(t), t.destination, seen_by(t.owner, t.destination)),
+          fmt::format("a worker of rank {} has read its last part of what stands there", t.destination));
+    transfer(n).waits.push_back(all_of(found->second));
+  }
+
   static BitSet joined(BitSet a, const BitSet& b) { return a |= b; }
 
   const std::vector<int>& stored_by(int n) const { return graph_.stored_by[static_cast<std::size_t>(n)]; }
-  /// The work of the destination that adds what lies where transfer n will put its chunk.
-  std::span<const int> added_before(int n) const {
-    if (node(n).reuses < 0) return {};
-    return graph_.added_by[static_cast<std::size_t>(node(n).reuses)];
-  }
+  /// The work of the destination that reads or adds what lies where transfer n will put its chunk.
+  const std::vector<int>& freed_by(int n) const { return graph_.freed_by[static_cast<std::size_t>(n)]; }
   Wait all_of(int signal) const { return {signal, plan_.signals[static_cast<std::size_t>(signal)].per_launch}; }
 
   void wait_before_tiles(int rank, BitSet& known_to_rank) {
@@ -388,7 +408,8 @@ class Realiser {
   std::map<std::pair<int, int>, int> completions_;
   std::map<std::pair<int, int>, int> starts_;
   std::map<std::pair<int, int>, int> finishes_;
-  std::vector<std::vector<std::vector<int>>> raises_;  ///< [rank][work]: the signals that it raises
+  std::map<std::tuple<int, int, std::vector<int>>, int> rooms_;  ///< by rank, home, and who raises it
+  std::vector<std::vector<std::vector<int>>> raises_;            ///< [rank][work]: the signals that it raises
 };
 
 }  // namespace

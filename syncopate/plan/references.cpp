@@ -48,6 +48,8 @@ class Checker {
     check_window(buffer);
     expect(!buffer.stacked || buffer.shape.size() > 1,
            fmt::format("buffer {} is a stack of summands and has {} dimensions", buffer.name, buffer.shape.size()));
+    expect(!buffer.fold || (in(buffer.fold->dimension, buffer.shape.size()) && buffer.fold->extent > 0),
+           fmt::format("buffer {} is folded along a dimension that it does not have, or to nothing", buffer.name));
   }
 
   void check_window(const Buffer& buffer) {

@@ -37,6 +37,10 @@ std::int64_t runs_of(const Region& region, const Shape& shape) {
   return runs;
 }
 
+std::int64_t runs_in_memory(const Buffer& buffer, const Region& region) {
+  return runs_of(in_memory(buffer, region), memory_shape(buffer));
+}
+
 std::string describe(const Tile& tile) { return fmt::format("tile ({})", fmt::join(tile.index, ", ")); }
 
 /// What a message says of `argument`. Functions are asked, so that names are made for messages only.
@@ -117,11 +121,12 @@ class FormCheck {
   bool buffers() {
     for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
       const Buffer& buffer = plan_.buffers[b];
-      if (!shape_is_good(buffer) || !stack_is_good(buffer) || !window_is_good(buffer) || !held_is_good(buffer))
+      if (!shape_is_good(buffer) || !stack_is_good(buffer) || !fold_is_good(buffer) || !window_is_good(buffer) ||
+          !held_is_good(buffer))
         return false;
       if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
       if (buffer.role == BufferRole::staging && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
-      leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result;
+      leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result || buffer.fold;
     }
     std::set<int> exchanged;
     for (const Buffer& buffer : plan_.buffers) {
@@ -131,7 +136,31 @@ class FormCheck {
                                plan_.buffer(buffer.partner).name)))
         return false;
     }
-    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good();
+    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good() && folds_have_sources();
+  }
+
+  /// A fold is along a dimension that there is, and not longer.
+  bool fold_is_good(const Buffer& buffer) {
+    if (!buffer.fold) return true;
+    const auto [dimension, extent] = *buffer.fold;
+    return require(buffer.role == BufferRole::kernel && !buffer.is_reduced() && !buffer.stacked,
+                   "buffer {} is folded, and is no input of the kernel, or a sum", buffer.name) &&
+           require(dimension >= 0 && static_cast<std::size_t>(dimension) < buffer.shape.size() && extent >= 1 &&
+                       extent <= buffer.shape[static_cast<std::size_t>(dimension)],
+                   "buffer {} is folded every {} along dimension {} of shape {}", buffer.name, extent, dimension,
+                   [&] { return to_string(buffer.shape); });
+  }
+
+  /// What stands in a folded buffer comes by transfers, in every launch anew.
+  bool folds_have_sources() {
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b) {
+      if (!plan_.buffers[b].fold) continue;
+      const int source = caller_side(plan_, static_cast<int>(b));
+      if (!require(source >= 0 && plan_.buffer(source).role == BufferRole::source,
+                   "buffer {} is folded without a source", plan_.buffers[b].name))
+        return false;
+    }
+    return true;
   }
 
   /// What memory adds to.
@@ -314,6 +343,8 @@ class FormCheck {
     return claim_.check(fits(), [&] {
       return fmt::format("{}: {}{} is not inside the buffer, whose shape is {}", owner(), buffer.name,
                          region.to_string(), to_string(buffer.shape));
+    }) && claim_.check(keeps_to_one_fold(buffer, region), [&] {
+      return fmt::format("{}: {}{} is in several folds of the buffer", owner(), buffer.name, region.to_string());
     });
   }
 
@@ -523,8 +554,8 @@ class FormCheck {
                 in_tensor(destination, transfer.destination.rank, transfer.destination.region),
             "{} moves {}{} to {}: the elements of a tensor keep their places", name, source.name,
             transfer.source.region, transfer.destination.region);
-    most_runs_ = std::max({most_runs_, runs_of(transfer.source.region, source.shape),
-                           runs_of(transfer.destination.region, destination.shape)});
+    most_runs_ = std::max({most_runs_, runs_in_memory(source, transfer.source.region),
+                           runs_in_memory(destination, transfer.destination.region)});
   }
 
   /// The end that is not on the queue's rank is reached as a peer's.

@@ -7,6 +7,7 @@
 
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/describe.h"
+#include "syncopate/verify/folds.h"
 
 namespace syncopate {
 
@@ -237,10 +238,14 @@ class OverwriteCheck {
       for (const Box<int>& fill : summands_->fills(rank).all()) check_refills(rank, fill.owner);
       for (const Reading& reading : summands_->readings(rank)) check_added_before(rank, reading);
     }
-    return claim_.conclude(fmt::format(
+    std::string evidence = fmt::format(
         "{} transfers overwrite nothing that {} readers of the launch before may still read; {} transfers have ended "
         "when the ranks whose buffers they use complete a launch",
-        index_.transfers(), readers_, touching_));
+        index_.transfers(), readers_, touching_);
+    if (std::any_of(plan_.buffers.begin(), plan_.buffers.end(), [](const Buffer& buffer) { return buffer.fold; }))
+      evidence += fmt::format("; in folded buffers {} pairs of what shares a place follow each other",
+                              check_folds(index_, order_, claim_));
+    return claim_.conclude(std::move(evidence));
   }
 
  private:
@@ -256,7 +261,7 @@ class OverwriteCheck {
     const bool is_over = order_.before({{Event::Kind::completion, view.rank, 0}, 0}, writes);
     for (const int r : index_.reads_on(view.rank)) {
       const TileAccess& read = reads[static_cast<std::size_t>(r)];
-      if (read.buffer != view.buffer || !read.region.overlaps(view.region)) continue;
+      if (read.buffer != view.buffer || !share_memory(plan_.buffer(view.buffer), read.region, view.region)) continue;
       is_read = true;
       if (is_over) break;
       const int slot = last_reading(view.rank, r, writes);
@@ -273,8 +278,8 @@ class OverwriteCheck {
           "{} may overwrite {} while rank {} still reads it. Order of events: 1. {} on rank {} ({}) begins in launch "
           "e; "
           "2. the transfer, which has waited for {}, writes its data of launch e + 1; 3. the tile reads {}",
-          describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(read.region, view.region)),
-          view.rank, describe_tile(plan_, slot.tile), view.rank, describe_slot(plan_, reading),
+          describe_transfer(index_, t), describe_region(plan_, view.buffer, overwritten(view, read.region)), view.rank,
+          describe_tile(plan_, slot.tile), view.rank, describe_slot(plan_, reading),
           describe_waits(plan_, waits_until(t)), describe_region(plan_, view.buffer, read.region));
     });
   }
@@ -294,16 +299,23 @@ class OverwriteCheck {
     const View& view = index_.transfer(t).destination;
     for (const int reader : index_.from(view.rank)) {
       const View& source = index_.transfer(reader).source;
-      if (source.buffer != view.buffer || !source.region.overlaps(view.region)) continue;
+      if (source.buffer != view.buffer || !share_memory(plan_.buffer(view.buffer), source.region, view.region))
+        continue;
       ++readers_;
       claim_.check(order_.before({transfer_event(index_, reader), 0}, {transfer_event(index_, t), 1}), [&] {
         return fmt::format(
             "{} may overwrite {} while {} still sends it. Order of events: 1. the latter begins in launch e; 2. the "
             "former, which has waited for {}, writes its data of launch e + 1; 3. the latter reads it",
-            describe_transfer(index_, t), describe_region(plan_, view.buffer, intersect(source.region, view.region)),
+            describe_transfer(index_, t), describe_region(plan_, view.buffer, overwritten(view, source.region)),
             describe_transfer(index_, reader), describe_waits(plan_, waits_until(t)));
       });
     }
+  }
+
+  /// What of a region that is read a transfer to `view` overwrites, as far as it can be said of the buffer: of another
+  /// fold than that of the view, all of the region.
+  static Region overwritten(const View& view, const Region& read) {
+    return read.overlaps(view.region) ? intersect(read, view.region) : read;
   }
 
   /// The destination of t in launch e + 1 against the caller, who takes the output of launch e until it starts again.

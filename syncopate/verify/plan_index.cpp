@@ -9,7 +9,7 @@ namespace syncopate {
 PlanIndex::PlanIndex(const Plan& plan)
     : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
   for (const Buffer& buffer : plan.buffers)
-    slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result;
+    slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result || buffer.fold;
   number_transfers();
   if (slots_raise()) number_workers();
   agents_ = static_cast<int>(lengths_.size());

@@ -54,8 +54,9 @@ class PlanIndex {
   const std::vector<int>& into(int rank) const { return into_[static_cast<std::size_t>(rank)]; }
   const std::vector<int>& from(int rank) const { return from_[static_cast<std::size_t>(rank)]; }
 
-  /// Whether outputs leave tile by tile. Only then do slots raise signals, and are workers agents: else what follows a
-  /// slot, other than later slots of its worker, follows the completion of its rank.
+  /// Whether outputs leave tile by tile, or tiles make room in a folded buffer. Only then do slots raise signals, and
+  /// are workers agents: else what follows a slot, other than later slots of its worker, follows the completion of its
+  /// rank.
   bool slots_raise() const { return slots_raise_; }
   /// Whether the plan reduces an output.
   bool has_sums() const { return reduced_ >= 0; }

@@ -79,6 +79,26 @@ class Layers(unittest.TestCase):
             self.assertFalse(made.serialised)
             self.assertEqual(made.count("wgmma.mma_async"), 16)
 
+    def test_attention_in_bounded_memory_compiles_without_spills(self):
+        for warps, stages, sizes, products in ((8, 2, {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128}, 16),
+                                               (4, 3, {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 64}, 16)):
+            with self.subTest(**sizes), tempfile.TemporaryDirectory() as folder:
+                triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
+                out = pathlib.Path(folder) / "out"
+                arguments = sizes | {"HEADS": 32, "GROUP": 4, "Q_LENGTH": 1024, "KV_LENGTH": 4096}
+                two_heads = 2 * 4096 * sizes["HEAD_DIM"] * 2
+                changes = [f"kernel.args.{name}={value}" for name, value in arguments.items()]
+                changes += [f"communicate.{tensor}.memory_budget={two_heads}" for tensor in "kv"]
+                subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_ring.toml", "--out", out] +
+                               [word for change in changes for word in ("--set", change)], check=True,
+                               stdout=subprocess.DEVNULL)
+                made = compiled(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, HEADS | sizes,
+                                warps, stages)
+                print(f"attention_streamed_fused: {made}", flush=True)
+                self.assertEqual(made.spill_bytes, 0)
+                self.assertFalse(made.serialised)
+                self.assertEqual(made.count("wgmma.mma_async"), products)
+
     def test_attention_of_wide_heads_spills_little(self):
         """It fills all 255 registers by itself; what the walk over tiles keeps beside it is spilled once a tile."""
         constants = HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 128}
