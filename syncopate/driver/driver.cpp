@@ -62,7 +62,7 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const int reduced = reduced_buffer(plan);
   FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
                                  {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan),
-                                  sums_in_place(plan), summed_inputs(plan)});
+                                  sums_in_place(plan), summed_inputs(plan), is_dynamic(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

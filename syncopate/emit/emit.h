@@ -34,13 +34,16 @@ struct WalkOptions {
   /// Whether sums are in place (Buffer::sums_in_place): the text then has no addends, nor does it cut tiles.
   bool sums_in_place = false;
   std::vector<SummedInput> summed = {};
+  /// Whether workers choose among the slots (Plan, "Dynamic order") instead of walking the tile order. The tile loop
+  /// then becomes a `while`, and loses the user's options.
+  bool dynamic = false;
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
-/// input there are and how far apart, which loads need as constants to be as wide as the user's. Its parameters are the local
-/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
-/// so.
+/// input there are and how far apart, which loads need as constants to be as wide as the user's. Its parameters are the
+/// local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be
+/// edited so.
 ///
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of

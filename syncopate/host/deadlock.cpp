@@ -31,7 +31,11 @@ std::string who(const World& world, int agent) {
   const std::int64_t position = world.position(agent);
   const std::int64_t launch = world.launch(about.rank);
   switch (about.kind) {
+    case AgentKind::slot:
+      return world.describer.agent(agent);
     case AgentKind::worker:
+      if (world.pending(agent).kind == Pending::Kind::slot)
+        return fmt::format("{}, which looks for a slot in launch {},", world.describer.agent(agent), launch);
       return fmt::format("{}, {} {} in launch {},", world.describer.agent(agent), place_in_tile(world, agent),
                          world.describer.tile(about.rank, position), launch);
     case AgentKind::queue:
@@ -49,6 +53,10 @@ bool has_raised(const World& world, int agent, int signal) {
   const auto in = [&](const std::vector<int>& signals) {
     return std::find(signals.begin(), signals.end(), signal) != signals.end();
   };
+  // Who has taken a slot waits for nothing before it has raised its signals.
+  if (about.kind == AgentKind::slot)
+    return world.is_taken(about.rank, static_cast<std::size_t>(about.index)) ||
+           !in(program.slots[static_cast<std::size_t>(about.index)].signals);
   if (about.kind == AgentKind::caller)
     return world.pending(agent).kind == Pending::Kind::ended || !in(program.completion_signals);
   if (about.kind == AgentKind::worker) {
@@ -85,9 +93,25 @@ std::vector<int> missing_raisers(const World& world, const Pending& pending) {
   return missing;
 }
 
+/// What keeps a slot of a dynamic order that nobody has taken: its first wait that is not satisfied, if any.
+Pending pending_of_slot(const World& world, const Agent& slot) {
+  const Wait* wait = world.missing_wait(slot.rank, static_cast<std::size_t>(slot.index));
+  if (wait == nullptr) return {};
+  return {Pending::Kind::signal, wait->signal, world.signals.expected(*wait, world.launch(slot.rank))};
+}
+
+/// What a worker that looks for a slot looks at: the first that is not taken. Others are behind it, or too far behind.
+int first_slot(const World& world, int rank) { return world.layout.actor_of_slot(rank, world.first_left(rank)); }
+
+/// Why an agent, or a slot, does not move.
+Pending reason(const World& world, int agent) {
+  const Agent& about = world.layout.at(agent);
+  return about.kind == AgentKind::slot ? pending_of_slot(world, about) : world.pending(agent);
+}
+
 /// The agents that must move before `agent` can.
 std::vector<int> waits_for(const World& world, int agent) {
-  const Pending& pending = world.pending(agent);
+  const Pending pending = reason(world, agent);
   const int rank = world.layout.at(agent).rank;
   std::vector<int> others;
   switch (pending.kind) {
@@ -99,6 +123,8 @@ std::vector<int> waits_for(const World& world, int agent) {
       return others;
     case Pending::Kind::launch:
       return {world.layout.caller(rank)};
+    case Pending::Kind::slot:
+      return {first_slot(world, rank)};
     case Pending::Kind::nothing:
     case Pending::Kind::ended:
       return {};
@@ -107,7 +133,11 @@ std::vector<int> waits_for(const World& world, int agent) {
 }
 
 std::string what(const World& world, int agent) {
-  const Pending& pending = world.pending(agent);
+  const Pending pending = reason(world, agent);
+  if (pending.kind == Pending::Kind::slot) {
+    const int slot = first_slot(world, world.layout.at(agent).rank);
+    return fmt::format("may take none: the first, {}, {}", world.describer.agent(slot), what(world, slot));
+  }
   if (pending.kind == Pending::Kind::children) return "waits for its queues and workers";
   if (pending.kind == Pending::Kind::launch) return "waits for its rank's next launch";
   return fmt::format("waits for {} to reach {}, it is {}", world.describer.signal(pending.signal), pending.expected,
@@ -115,7 +145,9 @@ std::string what(const World& world, int agent) {
 }
 
 /// Who should have raised it, where no agent is left that will.
-std::string nobody(const World& world, const Pending& pending) {
+std::string nobody(const World& world, int agent) {
+  Pending pending = reason(world, agent);
+  if (pending.kind == Pending::Kind::slot) pending = reason(world, first_slot(world, world.layout.at(agent).rank));
   if (pending.kind != Pending::Kind::signal || !missing_raisers(world, pending).empty()) return {};
   const std::vector<int>& raisers = world.signals.raisers(pending.signal);
   if (raisers.empty()) return "; nothing in the plan raises it";
@@ -149,17 +181,16 @@ std::string describe_deadlock(const World& world) {
   int unfinished = 0;
   for (int agent = 0; agent < world.layout.count(); ++agent) {
     const Pending::Kind kind = world.pending(agent).kind;
-    if (kind == Pending::Kind::signal) blocked.push_back(agent);
+    if (kind == Pending::Kind::signal || kind == Pending::Kind::slot) blocked.push_back(agent);
     if (world.layout.at(agent).kind == AgentKind::caller && kind != Pending::Kind::ended) ++unfinished;
   }
   std::string text =
       fmt::format("nothing can move; {} of {} ranks have not completed their launches", unfinished, world.plan.ranks);
   for (std::size_t i = 0; i < std::min(blocked.size(), kMostShown); ++i)
-    text += fmt::format("\n  {} {}{}", who(world, blocked[i]), what(world, blocked[i]),
-                        nobody(world, world.pending(blocked[i])));
+    text += fmt::format("\n  {} {}{}", who(world, blocked[i]), what(world, blocked[i]), nobody(world, blocked[i]));
   if (blocked.size() > kMostShown) text += fmt::format("\n  and {} more", blocked.size() - kMostShown);
 
-  std::vector<Visit> visits(static_cast<std::size_t>(world.layout.count()), Visit::no);
+  std::vector<Visit> visits(static_cast<std::size_t>(world.layout.actors()), Visit::no);
   for (const int agent : blocked) {
     std::vector<int> path;
     if (visits[static_cast<std::size_t>(agent)] != Visit::no || !find_cycle(world, agent, visits, path)) continue;

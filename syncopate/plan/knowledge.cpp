@@ -4,8 +4,8 @@
 
 namespace syncopate {
 
-Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int workers)
-    : graph_(graph), order_(order), workers_(workers) {
+Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int stride)
+    : graph_(graph), order_(order), stride_(stride) {
   for (const std::vector<int>& work : order.work) {
     std::vector<int>& positions = positions_.emplace_back(work.size());
     for (std::size_t s = 0; s < work.size(); ++s) positions[static_cast<std::size_t>(work[s])] = static_cast<int>(s);
@@ -37,7 +37,7 @@ std::map<int, int> Knowledge::last_positions(int rank, std::span<const int> work
   std::map<int, int> last;
   for (const int w : work) {
     const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-    const auto [found, is_new] = last.try_emplace(position % workers_, position);
+    const auto [found, is_new] = last.try_emplace(position % stride_, position);
     if (!is_new) found->second = std::max(found->second, position);
   }
   return last;
@@ -53,7 +53,7 @@ std::vector<int> Knowledge::last_of_workers(int rank, std::span<const int> work)
 std::vector<int> Knowledge::behind_work(int rank, std::span<const int> work) const {
   std::vector<int> nodes;
   for (const auto& [worker, end] : last_positions(rank, work))
-    for (int position = worker; position <= end; position += workers_) {
+    for (int position = worker; position <= end; position += stride_) {
       const Work& piece = work_at(rank, position);
       nodes.insert(nodes.end(), piece.needs.begin(), piece.needs.end());
       nodes.insert(nodes.end(), piece.sums.begin(), piece.sums.end());
@@ -84,10 +84,10 @@ std::vector<int> Knowledge::not_done(int rank, std::span<const int> work, const 
   std::vector<int> rest;
   for (const int w : work) {
     const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-    const int worker = position % workers_;
+    const int worker = position % stride_;
     const auto [last, is_new] = last_done.try_emplace(worker, -1);
     if (is_new)
-      for (int s = worker; s < slots; s += workers_)
+      for (int s = worker; s < slots; s += stride_)
         if (is_waited_for(work_at(rank, s), known)) last->second = s;
     if (position > last->second) rest.push_back(w);
   }

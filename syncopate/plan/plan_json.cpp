@@ -123,21 +123,21 @@ Json tile_json(const Tile& tile) {
 
 Json buffer_json(const Buffer& buffer) {
   Json json = Json::object({{"name", buffer.name},
-                       {"parameter", buffer.parameter},
-                       {"shape", integers(buffer.shape)},
-                       {"dtype", std::string(name_of(buffer.dtype))},
-                       {"symmetric", buffer.symmetric},
-                       {"sums_in_place", buffer.sums_in_place},
-                       {"shared", buffer.shared},
-                       {"purpose", buffer.purpose},
-                       {"before", buffer.before.to_string()},
-                       {"inside", buffer.inside.to_string()},
-                       {"after", buffer.after.to_string()},
-                       {"held", list_of(buffer.held, region_json)},
-                       {"values", list_of(buffer.values, range_json)},
-                       {"role", std::string(name_of(buffer.role))},
-                       {"partner", buffer.partner},
-                       {"window", list_of(buffer.window, region_json)}});
+                            {"parameter", buffer.parameter},
+                            {"shape", integers(buffer.shape)},
+                            {"dtype", std::string(name_of(buffer.dtype))},
+                            {"symmetric", buffer.symmetric},
+                            {"sums_in_place", buffer.sums_in_place},
+                            {"shared", buffer.shared},
+                            {"purpose", buffer.purpose},
+                            {"before", buffer.before.to_string()},
+                            {"inside", buffer.inside.to_string()},
+                            {"after", buffer.after.to_string()},
+                            {"held", list_of(buffer.held, region_json)},
+                            {"values", list_of(buffer.values, range_json)},
+                            {"role", std::string(name_of(buffer.role))},
+                            {"partner", buffer.partner},
+                            {"window", list_of(buffer.window, region_json)}});
   if (buffer.stacked) json.set("stacked", true);
   return json;
 }
@@ -174,7 +174,7 @@ Json kernel_json(const KernelPart& kernel) {
        {"fused_source", kernel.fused_source}});
 }
 
-Json plan_json(const Plan& plan) {
+Json fields_of_all(const Plan& plan) {
   return Json::object({{"syncopate_plan", kPlanVersion},
                        {"operator", plan.operator_name},
                        {"ranks", plan.ranks},
@@ -188,6 +188,12 @@ Json plan_json(const Plan& plan) {
                        {"programs", list_of(plan.programs, [&](const RankProgram& program) {
                           return program_json(program, !plan.kernel.streamed_loops.empty());
                         })}});
+}
+
+Json plan_json(const Plan& plan) {
+  Json json = fields_of_all(plan);
+  if (is_dynamic(plan)) json.set("lookahead", plan.lookahead);
+  return json;
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ class Checker {
     const auto ranks = static_cast<std::size_t>(plan_.ranks);
     expect(plan_.ranks >= 1, "the plan has no ranks");
     expect(plan_.workers >= 1, "the plan has no workers");
+    expect(plan_.lookahead >= 0, "workers look ahead by less than nothing");
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);

@@ -22,10 +22,12 @@ struct Case {
   bool streams = false;
   bool in_place = false;  ///< of the sum
   std::vector<SummedInput> summed = {};
+  bool dynamic = false;
 
   std::string name() const {
     return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
-           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "");
+           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "") +
+           (dynamic ? "_dynamic" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -34,9 +36,9 @@ class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(
-        TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-        {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed});
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+                      {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed,
+                       GetParam().dynamic});
   }
 };
 
@@ -107,7 +109,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
                     Case{"gemm_pointers", "", {"c_ptr"}, true}, Case{"attention_streamed", "", {}, true},
                     Case{"gemm", "c_ptr", {}, false, true}, Case{"gemm_split_helper", "y", {}, false, true},
-                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}}),
+                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}},
+                    Case{"gemm", "", {}, false, false, {}, true}, Case{"gemm_pointers", "", {}, false, false, {}, true},
+                    Case{"gemm_split_helper", "y", {}, false, false, {}, true}),
     [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace

@@ -1,0 +1,333 @@
+// Operators whose workers choose among their tiles, on CPU ranks: proven for every choice, executed under many, and
+// compared with products computed independently of Syncopate; what the order is for; and plans that only a fixed order
+// makes right.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "syncopate/driver/driver.h"
+#include "syncopate/host/host.h"
+#include "syncopate/plan/plan_json.h"
+#include "syncopate/plan/print.h"
+#include "syncopate/verify/verify.h"
+#include "tests/driver/gemm_reference.h"
+#include "tests/driver/right_run.h"
+#include "tests/support/mutate.h"
+#include "tests/support/mutate_sums.h"
+
+namespace syncopate {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::operator_file;
+using testing::run_of;
+
+/// A product, in tiles of 16 x 16.
+struct Case {
+  std::string file;
+  std::string tensor;  ///< that moves
+  std::string algorithm;
+  std::string initiator;
+  int ranks = 2;
+  int m = 44;
+  std::vector<Override> more = {};
+
+  bool sums() const { return tensor == "c" || tensor == "y"; }
+  std::string name() const {
+    std::string text = fmt::format("{}_{}_{}_{}ranks_{}", file, algorithm, initiator, ranks, m);
+    for (const Override& each : more) text += "_" + each.value;
+    std::erase_if(text, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)) && c != '_'; });
+    return text;
+  }
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
+
+Plan compiled(const Case& c, int lookahead = 0) {
+  const bool helper = c.file.find("split_helper") != std::string::npos;
+  std::vector<Override> overrides = testing::product_overrides({c.m, 40, 24}, c.ranks, 3, helper);
+  overrides.push_back({"launch.order", "dynamic"});
+  if (lookahead > 0) overrides.push_back({"launch.lookahead", std::to_string(lookahead)});
+  overrides.push_back({fmt::format("communicate.{}.algorithm", c.tensor), c.algorithm});
+  overrides.push_back({fmt::format("communicate.{}.initiator", c.tensor), c.initiator});
+  overrides.push_back({fmt::format("communicate.{}.split", c.tensor), "2"});
+  overrides.insert(overrides.end(), c.more.begin(), c.more.end());
+  return compile_operator(operator_file(c.file), overrides);
+}
+
+class DynamicOrder : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DynamicOrder, IsRightWhateverWorkersChoose) {
+  const Plan plan = compiled(GetParam());
+  EXPECT_EQ(plan.lookahead, 32);
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const LaunchData data = run_of(plan, InputKind::small_integers, seed);
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+    if (GetParam().sums()) {
+      EXPECT_EQ(testing::compare_sum_exactly(plan, data), "");
+    } else {
+      for (int rank = 0; rank < plan.ranks; ++rank) EXPECT_EQ(testing::compare_exactly(plan, data, rank), "");
+    }
+  }
+}
+
+TEST_P(DynamicOrder, IsRightHoweverFarWorkersLook) {
+  for (const int lookahead : {1, 2, 5}) {
+    const Plan plan = compiled(GetParam(), lookahead);
+    EXPECT_EQ(plan.lookahead, lookahead);
+    for (const std::uint64_t seed : {10, 11}) run_of(plan, InputKind::reals, seed);
+  }
+}
+
+/// Every slot has its own waits and its own raises, and none after it has been taken.
+TEST_P(DynamicOrder, SlotsWaitForNothingOnceTaken) {
+  const Plan plan = compiled(GetParam());
+  for (const RankProgram& program : plan.programs)
+    for (const Slot& slot : program.slots) EXPECT_TRUE(slot.sum_waits.empty());
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const char* algorithm : {"direct", "ring"})
+      for (const char* initiator : {"push", "pull"}) {
+        if (ranks == 1 && (algorithm != std::string("direct") || initiator != std::string("push"))) continue;
+        all.push_back({"ag_gemm_pointers", "a", algorithm, initiator, ranks, 20 * ranks + 4});
+        all.push_back({"gemm_rs_pointers", "c", algorithm, initiator, ranks, 20 * ranks + 4});
+      }
+    all.push_back({"ag_gemm", "a", "direct", "push", ranks, 32 * ranks});
+    all.push_back({"gemm_rs", "c", "direct", "push", ranks, 32 * ranks});
+  }
+  const Override in_place{"communicate.c.sum", "in_place"};
+  const Override wide{"kernel.args.BLOCK_N", "32"};
+  all.push_back({"gemm_rs", "c", "direct", "push", 2, 64, {in_place, wide}});
+  all.push_back({"gemm_rs", "c", "ring", "pull", 3, 96, {in_place, wide}});
+  all.push_back({"ag_gemm_split_helper", "a", "direct", "push", 2, 64});
+  all.push_back({"gemm_ar", "c", "direct", "push", 3, 60});
+  all.push_back({"gemm_ar", "c", "ring", "push", 4, 64});
+  // A gathered input beside a sum: tiles that leave wait for chunks.
+  all.push_back({"gemm_rs_pointers",
+                 "c",
+                 "direct",
+                 "push",
+                 3,
+                 60,
+                 {{"tensors.a.before", "\"shard(0)\""}, {"tensors.a.inside", "replicate"}}});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Products, DynamicOrder, ::testing::ValuesIn(cases()),
+                         [](const auto& test) { return test.param.name(); });
+
+/// Those whose results the run itself holds against the unfused operator.
+TEST(DynamicOperators, AreRight) {
+  struct Other {
+    std::string file;
+    std::vector<Override> overrides;
+  };
+  const std::vector<Override> small = {{"kernel.args.M", "44"},       {"kernel.args.N", "24"},
+                                       {"kernel.args.K", "20"},       {"kernel.args.BLOCK_M", "16"},
+                                       {"kernel.args.BLOCK_N", "16"}, {"kernel.args.BLOCK_K", "16"}};
+  std::vector<Override> sent = small;
+  sent[1].value = "64";
+  const std::vector<Override> groups = {{"kernel.args.GROUPS", "12"},  {"kernel.args.CAPACITY", "20"},
+                                        {"kernel.args.EXPERTS", "4"},  {"kernel.args.N", "24"},
+                                        {"kernel.args.K", "24"},       {"kernel.args.BLOCK_M", "16"},
+                                        {"kernel.args.BLOCK_N", "16"}, {"kernel.args.BLOCK_K", "16"}};
+  const std::vector<Override> rows = {
+      {"kernel.args.M", "14"}, {"kernel.args.N", "12"}, {"kernel.args.BLOCK_M", "4"}, {"kernel.args.BLOCK_N", "16"}};
+  const Other all[] = {{"a2a_gemm", small},         {"gemm_a2a", sent},    {"a2a_gemm_rs", small},
+                       {"ag_grouped_gemm", groups}, {"rms_norm_rs", rows}, {"rms_norm_ar", rows},
+                       {"grouped_gemm_rs", groups}};
+  for (const auto& [file, overrides] : all)
+    for (const int ranks : {2, 3}) {
+      std::vector<Override> settings = overrides;
+      settings.insert(settings.end(),
+                      {{"ranks", std::to_string(ranks)}, {"launch.workers", "3"}, {"launch.order", "dynamic"}});
+      if (file == "grouped_gemm_rs") settings[0].value = std::to_string(4 * ranks);
+      SCOPED_TRACE(fmt::format("{} on {} ranks", file, ranks));
+      const Plan plan = compile_operator(operator_file(file), settings);
+      for (std::uint64_t seed = 0; seed < 6; ++seed) run_of(plan, InputKind::small_integers, seed);
+    }
+}
+
+// --- what it is for --------------------------------------------------------------------------------------------------
+
+/// Rank 0 has, beside its own, chunks of ranks 1 and 2. That of rank 1, for which slots of its order come first, is
+/// held up: its push waits for a signal which rank 0 raises when it has computed a tile of rank 2's.
+Plan with_a_late_transfer(const std::string& order, int lookahead = 0) {
+  std::vector<Override> overrides = {{"ranks", "3"},
+                                     {"kernel.args.M", "48"},
+                                     {"kernel.args.N", "16"},
+                                     {"kernel.args.K", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "1"},
+                                     {"launch.order", order},
+                                     {"tensors.a.before", "\"shard(0)\""},
+                                     {"tensors.a.inside", "replicate"},
+                                     {"communicate.c.split", "1"},
+                                     {"communicate.a.split", "1"}};
+  if (lookahead > 0) overrides.push_back({"launch.lookahead", std::to_string(lookahead)});
+  Plan plan = compile_operator(operator_file("gemm_rs_pointers"), overrides);
+  RankProgram& program = plan.programs[0];
+  const auto place = [&](std::int64_t row) {
+    const auto found = std::find_if(program.slots.begin(), program.slots.end(), [&](const Slot& slot) {
+      return plan.tiles[static_cast<std::size_t>(slot.tile)].index[0] == row;
+    });
+    return found - program.slots.begin();
+  };
+  EXPECT_LT(place(1), place(2));
+  Signal signal;
+  signal.name = "a tile of rank 2's rows is done";
+  signal.home = 1;
+  signal.slot = signal_count(plan, 1);
+  signal.counts = "rank 0 has computed it";
+  plan.signals.push_back(signal);
+  const int number = static_cast<int>(plan.signals.size()) - 1;
+  program.slots[static_cast<std::size_t>(place(2))].signals.push_back(number);
+  int held_up = 0;
+  for (Queue& queue : plan.programs[1].queues)
+    for (Transfer& transfer : queue.transfers)
+      if (transfer.destination.rank == 0 && transfer.destination.buffer == 0) {
+        transfer.waits.push_back({number, 1});
+        ++held_up;
+      }
+  EXPECT_EQ(held_up, 1);
+  return plan;
+}
+
+TEST(DynamicOrderIsFor, TilesThatAreReadyBehindOnesThatAreNot) {
+  const Plan dealt = with_a_late_transfer("static");
+  EXPECT_FALSE(verify(dealt).holds()) << "the worker waits for the chunk, and the chunk for a later slot of its";
+  EXPECT_EQ(run_on_cpu_ranks(dealt, {}).outcome, Outcome::deadlock);
+
+  const Plan chosen = with_a_late_transfer("dynamic");
+  EXPECT_TRUE(verify(chosen).holds()) << verify(chosen).to_string();
+  for (std::uint64_t seed = 0; seed < 20; ++seed)
+    for (const bool adversary : {false, true}) {
+      const RunReport report = run_on_cpu_ranks(chosen, {.seed = seed, .adversary = adversary, .repeat = 3});
+      ASSERT_EQ(report.outcome, Outcome::right) << report.message;
+    }
+}
+
+TEST(DynamicOrderIsFor, WhatIsTooFarBehindIsNotLookedAt) {
+  const Plan near = with_a_late_transfer("dynamic", 1);
+  const Proof proof = verify(near);
+  EXPECT_FALSE(proof.holds());
+  EXPECT_THAT(proof.to_string(), HasSubstr("is more than 0 slots behind slot"));
+  const RunReport report = run_on_cpu_ranks(near, {});
+  EXPECT_EQ(report.outcome, Outcome::deadlock);
+  EXPECT_THAT(report.message, HasSubstr("rank 0's worker 0, which looks for a slot in launch 1, may take none: the "
+                                        "first, rank 0's slot "));
+  EXPECT_THAT(report.message, HasSubstr("they wait in a circle"));
+}
+
+// --- what is wrong ---------------------------------------------------------------------------------------------------
+
+/// The first seed, plain or hostile, under which CPU ranks find something wrong; "" if none does.
+std::string caught_by_cpu_ranks(const Plan& plan, int seeds) {
+  for (int seed = 0; seed < seeds; ++seed)
+    for (const bool adversary : {false, true}) {
+      const RunReport report =
+          run_on_cpu_ranks(plan, {.seed = static_cast<std::uint64_t>(seed), .adversary = adversary, .repeat = 3});
+      if (report.outcome != Outcome::right) return std::string(name_of(report.outcome)) + ": " + report.message;
+    }
+  return "";
+}
+
+TEST(WrongDynamicPlans, AFixedOrderIsNotOneToChooseFrom) {
+  for (const char* file : {"ag_gemm_pointers", "gemm_rs_pointers"}) {
+    std::vector<Override> overrides = testing::product_overrides({64, 48, 24}, 2, 2, false);
+    const Plan dealt = compile_operator(operator_file(file), overrides);
+    ASSERT_TRUE(verify(dealt).holds());
+    overrides.push_back({"launch.order", "dynamic"});
+    Plan marked = compile_operator(operator_file(file), overrides);
+    ASSERT_TRUE(verify(marked).holds());
+    EXPECT_EQ(marked.programs[0].slots.size(), dealt.programs[0].slots.size());
+    const std::string source = marked.kernel.fused_source;
+    marked = dealt;
+    marked.lookahead = 32;
+    marked.kernel.fused_source = source;
+    EXPECT_FALSE(verify(marked).holds()) << file;
+    EXPECT_NE(caught_by_cpu_ranks(marked, 4), "") << file;
+  }
+}
+
+class DynamicMutations : public ::testing::TestWithParam<Case> {};
+
+TEST_P(DynamicMutations, VerifyAndCpuRanksAgree) {
+  const Plan plan = compiled(GetParam());
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  std::vector<testing::SumMutant> mutants;
+  for (testing::Mutant& mutant : testing::all_mutants(plan)) mutants.push_back({std::move(mutant), false});
+  if (GetParam().sums())
+    for (testing::SumMutant& mutant : testing::sum_mutants(plan)) mutants.push_back(std::move(mutant));
+  int refuted = 0;
+  for (const testing::SumMutant& mutant : mutants) {
+    const Proof proof = verify(mutant.plan);
+    if (!mutant.may_be_valid) EXPECT_FALSE(proof.holds()) << "accepted: " << mutant.description;
+    const std::string caught = caught_by_cpu_ranks(mutant.plan, 4);
+    if (proof.holds()) {
+      EXPECT_EQ(caught, "") << "verify accepts, CPU ranks do not: " << mutant.description;
+    } else if (!mutant.only_order) {
+      EXPECT_NE(caught, "") << "CPU ranks do not notice: " << mutant.description << '\n' << proof.to_string();
+    }
+    refuted += proof.holds() ? 0 : 1;
+  }
+  EXPECT_GT(refuted, 20);
+  std::printf("  %d of %zu refuted\n", refuted, mutants.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, DynamicMutations,
+    ::testing::Values(Case{"ag_gemm_pointers", "a", "direct", "push", 2},
+                      Case{"ag_gemm_pointers", "a", "ring", "pull", 3},
+                      Case{"gemm_rs_pointers", "c", "direct", "push", 2},
+                      Case{"gemm_rs_pointers", "c", "ring", "pull", 3},
+                      Case{"gemm_rs_pointers", "c", "direct", "push", 2, 44, {{"tensors.c.after", "replicate"}}}),
+    [](const auto& test) { return test.param.name(); });
+
+/// A slot that waits once it is taken keeps its worker from others.
+TEST(WrongDynamicPlans, WaitsBehindTheTaking) {
+  Plan plan = compiled({"gemm_rs_pointers", "c", "direct", "push", 2});
+  int moved = 0;
+  for (RankProgram& program : plan.programs)
+    for (Slot& slot : program.slots)
+      if (!slot.addends.empty() && moved++ == 0) std::swap(slot.waits, slot.sum_waits);
+  ASSERT_GT(moved, 0);
+  EXPECT_THAT(verify(plan).to_string(), HasSubstr("waits for something when a worker has taken it"));
+}
+
+TEST(WrongDynamicPlans, AsFilesAndWords) {
+  const Plan plan = compiled({"ag_gemm_pointers", "a", "direct", "push", 2}, 7);
+  const std::string json = to_json(plan);
+  EXPECT_THAT(json, HasSubstr("\"lookahead\": 7"));
+  EXPECT_EQ(parse_plan(SourceFile("plan.json", json)).lookahead, 7);
+  EXPECT_THAT(summary(plan), HasSubstr("on 3 workers, which choose among 7 slots"));
+  EXPECT_THAT(show(plan), ::testing::Not(HasSubstr("worker 0")));
+  std::string wrong = json;
+  wrong.replace(wrong.find("\"lookahead\": 7"), 14, "\"lookahead\": 33");
+  EXPECT_THROW(parse_plan(SourceFile("plan.json", wrong)), UserError);
+  Plan far = plan;
+  far.lookahead = 33;
+  EXPECT_THAT(verify(far).to_string(), HasSubstr("workers look 33 slots ahead, and can look at 32"));
+}
+
+TEST(WrongDynamicPlans, StreamedLoopsAreRefused) {
+  try {
+    compile_operator(operator_file("ag_gemm_k"), {{"launch.order", "dynamic"}});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.where().file, "--set launch.order=dynamic");
+    EXPECT_THAT(error.problem(), HasSubstr("the order of tiles is dynamic, but tiles stream their loop over 'k'"));
+    EXPECT_THAT(error.remedy(), HasSubstr("streamed_loop"));
+  }
+}
+
+}  // namespace
+}  // namespace syncopate
