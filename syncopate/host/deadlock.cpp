@@ -46,6 +46,13 @@ std::string who(const World& world, int agent) {
   return {};
 }
 
+/// The worker that has taken a slot of a dynamic order and is not done with it, or -1.
+int holder(const World& world, const Agent& slot) {
+  for (int worker = 0; worker < world.plan.workers; ++worker)
+    if (const int agent = world.layout.worker(slot.rank, worker); world.position(agent) == slot.index) return agent;
+  return -1;
+}
+
 /// Whether a suspended agent has raised the signal already in the launch its rank is in.
 bool has_raised(const World& world, int agent, int signal) {
   const Agent& about = world.layout.at(agent);
@@ -53,9 +60,8 @@ bool has_raised(const World& world, int agent, int signal) {
   const auto in = [&](const std::vector<int>& signals) {
     return std::find(signals.begin(), signals.end(), signal) != signals.end();
   };
-  // Who has taken a slot waits for nothing before it has raised its signals.
   if (about.kind == AgentKind::slot)
-    return world.is_taken(about.rank, static_cast<std::size_t>(about.index)) ||
+    return (world.is_taken(about.rank, static_cast<std::size_t>(about.index)) && holder(world, about) < 0) ||
            !in(program.slots[static_cast<std::size_t>(about.index)].signals);
   if (about.kind == AgentKind::caller)
     return world.pending(agent).kind == Pending::Kind::ended || !in(program.completion_signals);
@@ -93,8 +99,10 @@ std::vector<int> missing_raisers(const World& world, const Pending& pending) {
   return missing;
 }
 
-/// What keeps a slot of a dynamic order that nobody has taken: its first wait that is not satisfied, if any.
+/// What keeps a slot of a dynamic order: the worker that has taken it; or else its first wait that is not satisfied, if
+/// any.
 Pending pending_of_slot(const World& world, const Agent& slot) {
+  if (const int worker = holder(world, slot); worker >= 0) return world.pending(worker);
   const Wait* wait = world.missing_wait(slot.rank, static_cast<std::size_t>(slot.index));
   if (wait == nullptr) return {};
   return {Pending::Kind::signal, wait->signal, world.signals.expected(*wait, world.launch(slot.rank))};

@@ -590,17 +590,6 @@ std::set<std::string> gathered_parameters(const OperatorStatement& statement) {
   return parameters;
 }
 
-/// A worker that has taken a tile waits for nothing more; to take it only when all that its loops stream is there would
-/// leave nothing to stream.
-void check_dynamic(const Plan& plan, const SourceLocation& where) {
-  if (plan.kernel.streamed_loops.empty()) return;
-  throw UserError(where,
-                  fmt::format("the order of tiles is dynamic, but tiles stream their loop over '{}': they begin before "
-                              "all that they need is there",
-                              plan.kernel.streamed_loops.front()),
-                  "remove the order, or the loop's annotation 'streamed_loop'");
-}
-
 }  // namespace
 
 BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel) {
@@ -648,7 +637,6 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     if (plan.buffer(communicated.buffer).is_reduced()) place_sums(communicated, kernel, space, plan);
   plan.tiles = make_tiles(space, plan.buffers);
   cut_into_pieces(space, kernel, bound);
-  if (is_dynamic(plan)) check_dynamic(plan, statement.order_where);
   return bound;
 }
 

@@ -53,12 +53,12 @@
 //
 // Dynamic order. Where a plan has a `lookahead`, workers are not dealt their slots but choose among them: instead of
 // slots w, w + workers, ... a worker takes one after the other of those that no worker of its rank has taken in this
-// launch, each all of whose `waits` are satisfied and that is less than `lookahead` slots behind the first that is not
-// taken. Taking is one atomic operation, so each slot is taken once. While there is none that it may take a worker
-// looks again; when all are taken it ends. Once taken a slot waits for nothing (its `steps` and `sum_waits` have no
-// waits), so whoever has taken one finishes it whatever others do, and raises its signals before taking another.
-// Nothing is known of the order of a rank's slots, nor of who takes which: each has all the waits that it needs, and a
-// raise says that its slot is done, and nothing of others.
+// launch, each all of whose `waits` are satisfied and that is less than `lookahead` slots behind the first not taken.
+// Taking is one atomic operation, so each slot is taken once. While there is none that it may take a worker looks
+// again; when all are taken it ends. Once taken a slot waits (`steps`, `sum_waits`) at most for what needs no slot of
+// this launch on any rank: so whoever has taken one finishes it whatever others do. It raises its signals before the
+// worker takes another. Nothing is known of the order of a rank's slots, nor of who takes which: each has all the waits
+// that it needs, and a raise says that its slot is done, and nothing of others.
 #pragma once
 
 #include <cstdint>

@@ -295,7 +295,7 @@ class Realiser {
       Slot slot;
       slot.tile = work.tile;
       slot.kept = work.kept;
-      // Whoever takes a slot of a dynamic order does so when all is there.
+      // A slot of a dynamic order is taken when all is there that may need other slots.
       wait_for(is_dynamic(plan_) ? both(work.first_needs, work.sums) : work.first_needs, slot.waits);
       const auto [walk, is_first] = walks.try_emplace(work.tile);
       if (is_first) walk->second = walk_order(work, known_to_worker);

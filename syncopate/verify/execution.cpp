@@ -35,7 +35,8 @@ struct Agent {
 
 class Machine {
  public:
-  explicit Machine(const PlanIndex& index) : index_(index) {
+  /// `without_slots`: in the last launch no worker does anything.
+  explicit Machine(const PlanIndex& index, bool without_slots = false) : index_(index), without_slots_(without_slots) {
     const auto signals = index.plan().signals.size();
     values_.assign(signals, 0);
     waiting_.resize(signals);
@@ -54,19 +55,14 @@ class Machine {
   }
 
   Execution run() {
-    for (int rank = 0; rank < index_.ranks(); ++rank) wake(rank);
-    while (!ready_.empty()) {
-      const int agent = ready_.front();
-      ready_.pop_front();
-      at(agent).queued = false;
-      advance(agent);
-    }
+    go_on();
     Execution execution;
     Claim claim = deadlock_claim();
     const auto stuck = std::find_if(agents_.begin(), agents_.end(), [&](const Agent& agent) {
       return agent.kind == Agent::Kind::caller && agent.launch < kLaunches;
     });
     claim.check(stuck == agents_.end(), [&] { return describe_deadlock(stuck->rank); });
+    if (index_.is_dynamic()) check_taken(claim);
     execution.theorem =
         claim.conclude(fmt::format("all {} of {} in {} launches were taken, {} satisfied; a step that is possible "
                                    "stays possible, so every other order ends as well",
@@ -77,6 +73,44 @@ class Machine {
   }
 
  private:
+  /// Everyone as far as they get.
+  void go_on() {
+    for (int rank = 0; rank < index_.ranks(); ++rank) wake(rank);
+    while (!ready_.empty()) {
+      const int agent = ready_.front();
+      ready_.pop_front();
+      at(agent).queued = false;
+      advance(agent);
+    }
+  }
+
+  /// Whatever a slot waits for when a worker has taken it comes without any slot.
+  void check_taken(Claim& claim) const {
+    Machine alone(index_, true);
+    alone.go_on();
+    for (int rank = 0; rank < index_.ranks(); ++rank)
+      for (std::size_t s = 0; s < index_.program(rank).slots.size(); ++s) {
+        const Slot& slot = index_.program(rank).slots[s];
+        for (const LoopStep& step : slot.steps) alone.check_taken(claim, rank, s, step.waits);
+        alone.check_taken(claim, rank, s, slot.sum_waits);
+      }
+  }
+
+  void check_taken(Claim& claim, int rank, std::size_t slot, const std::vector<Wait>& waits) const {
+    for (const Wait& wait : waits) {
+      const Signal& signal = index_.signal(wait.signal);
+      const std::int64_t value = values_[static_cast<std::size_t>(wait.signal)];
+      const std::int64_t wanted = signal.per_launch * (kLaunches - 1) + wait.threshold;
+      claim.check(value >= wanted, [&] {
+        return fmt::format(
+            "{}, when a worker has taken it, waits in launch {} for '{}' to reach {}, and without slots that stays at "
+            "{}: all workers may have taken slots that wait so, and none is left for those that they wait for",
+            describe_event(index_, {Event::Kind::slot, rank, static_cast<int>(slot)}), kLaunches, signal.name, wanted,
+            value);
+      });
+    }
+  }
+
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
 
@@ -218,7 +252,8 @@ class Machine {
              part < first_part_[static_cast<std::size_t>(rank) + 1]; ++part) {
           at(part).launch = caller.launch;
           at(part).position = 0;
-          wake(part);
+          const bool idle = without_slots_ && caller.launch + 1 == kLaunches && at(part).kind == Agent::Kind::worker;
+          if (!idle) wake(part);
         }
       } else {
         if (left > 0 || !pass_waits(rank)) return;
@@ -312,6 +347,7 @@ class Machine {
   }
 
   const PlanIndex& index_;
+  bool without_slots_;
   std::vector<Agent> agents_;  // callers first, by rank; then queues and workers of each rank
   std::vector<int> first_part_;
   std::vector<int> parts_left_;

@@ -6,8 +6,9 @@
 // before it ends, can only be stuck where this run is (docs/verifier.md).
 //
 // In a dynamic order each slot is an agent of its own, which moves when its waits are satisfied and all slots are taken
-// that are `lookahead` or more before it; that stays possible, too. Whoever has taken a slot waits for nothing, so
-// there is always a worker that comes to look, and takes it or another that is possible.
+// that are `lookahead` or more before it; that stays possible, too. Whoever has taken a slot waits at most for what
+// comes without any slot, which a run shows that has none, so there is always a worker that comes to look, and takes it
+// or another that is possible.
 #pragma once
 
 #include <vector>

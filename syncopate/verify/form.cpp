@@ -545,10 +545,6 @@ class FormCheck {
                    plan_.tiles.size()))
         continue;
       check_steps(rank, slot, name);
-      if (plan_.lookahead > 0)
-        require(slot.sum_waits.empty() && std::all_of(slot.steps.begin(), slot.steps.end(),
-                                                      [](const LoopStep& step) { return step.waits.empty(); }),
-                "{} waits for something when a worker has taken it, which keeps the worker from others", name);
       const Slot*& other = first[static_cast<std::size_t>(slot.tile)];
       if (other == nullptr) other = &slot;
       require(walk_alike(*other, slot), "{} walks the pieces of its tile in another order than an earlier slot", name);

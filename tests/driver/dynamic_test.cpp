@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "syncopate/core/files.h"
 #include "syncopate/driver/driver.h"
 #include "syncopate/host/host.h"
 #include "syncopate/plan/plan_json.h"
@@ -17,11 +18,11 @@
 #include "tests/driver/right_run.h"
 #include "tests/support/mutate.h"
 #include "tests/support/mutate_sums.h"
+#include "tests/support/temporary_folder.h"
 
 namespace syncopate {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::operator_file;
 using testing::run_of;
@@ -80,13 +81,6 @@ TEST_P(DynamicOrder, IsRightHoweverFarWorkersLook) {
     EXPECT_EQ(plan.lookahead, lookahead);
     for (const std::uint64_t seed : {10, 11}) run_of(plan, InputKind::reals, seed);
   }
-}
-
-/// Every slot has its own waits and its own raises, and none after it has been taken.
-TEST_P(DynamicOrder, SlotsWaitForNothingOnceTaken) {
-  const Plan plan = compiled(GetParam());
-  for (const RankProgram& program : plan.programs)
-    for (const Slot& slot : program.slots) EXPECT_TRUE(slot.sum_waits.empty());
 }
 
 std::vector<Case> cases() {
@@ -292,15 +286,14 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"gemm_rs_pointers", "c", "direct", "push", 2, 44, {{"tensors.c.after", "replicate"}}}),
     [](const auto& test) { return test.param.name(); });
 
-/// A slot that waits once it is taken keeps its worker from others.
+/// All workers may have taken slots that wait for summands, and none is left for slots that make them.
 TEST(WrongDynamicPlans, WaitsBehindTheTaking) {
   Plan plan = compiled({"gemm_rs_pointers", "c", "direct", "push", 2});
-  int moved = 0;
   for (RankProgram& program : plan.programs)
     for (Slot& slot : program.slots)
-      if (!slot.addends.empty() && moved++ == 0) std::swap(slot.waits, slot.sum_waits);
-  ASSERT_GT(moved, 0);
-  EXPECT_THAT(verify(plan).to_string(), HasSubstr("waits for something when a worker has taken it"));
+      if (!slot.addends.empty()) std::swap(slot.waits, slot.sum_waits);
+  EXPECT_THAT(verify(plan).to_string(), HasSubstr("when a worker has taken it, waits in launch 2 for"));
+  EXPECT_THAT(caught_by_cpu_ranks(plan, 5), HasSubstr("deadlock: nothing can move"));
 }
 
 TEST(WrongDynamicPlans, AsFilesAndWords) {
@@ -318,13 +311,78 @@ TEST(WrongDynamicPlans, AsFilesAndWords) {
   EXPECT_THAT(verify(far).to_string(), HasSubstr("workers look 33 slots ahead, and can look at 32"));
 }
 
-TEST(WrongDynamicPlans, StreamedLoopsAreRefused) {
+// --- tiles that stream -----------------------------------------------------------------------------------------------
+
+/// A product gathered along its inner dimension.
+Plan streaming(int ranks, bool sum, std::vector<Override> more = {}, const std::string& folder = "") {
+  std::vector<Override> overrides = {
+      {"ranks", std::to_string(ranks)}, {"kernel.args.M", "28"},       {"kernel.args.N", "16"},
+      {"kernel.args.K", "48"},          {"kernel.args.BLOCK_M", "16"}, {"kernel.args.BLOCK_N", "16"},
+      {"kernel.args.BLOCK_K", "16"},    {"launch.workers", "2"},       {"launch.order", "dynamic"}};
+  if (sum)
+    overrides.insert(overrides.end(), {{"tensors.c.inside", "\"partial(sum)\""}, {"tensors.c.after", "\"shard(0)\""}});
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return compile_operator(folder.empty() ? operator_file("ag_gemm_k") : folder, overrides);
+}
+
+/// Once taken they wait for chunks, which come whatever tiles do.
+TEST(DynamicStreams, WaitInTheirLoops) {
+  for (const bool sum : {false, true})
+    for (const int ranks : {2, 3}) {
+      const Plan plan = streaming(ranks, sum);
+      const std::vector<Slot>& slots = plan.programs[0].slots;
+      EXPECT_TRUE(std::all_of(slots.begin(), slots.end(), [](const Slot& slot) {
+        return std::any_of(slot.steps.begin(), slot.steps.end(),
+                           [](const LoopStep& step) { return !step.waits.empty(); });
+      })) << "every slot waits for itself";
+      for (std::uint64_t seed = 0; seed < 8; ++seed) {
+        const LaunchData data = run_of(plan, InputKind::small_integers, seed);
+        if (sum) {
+          EXPECT_EQ(testing::compare_sum_exactly(plan, data), "");
+        } else {
+          for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(testing::compare_exactly(plan, data, rank), "");
+        }
+      }
+    }
+}
+
+TEST(DynamicStreams, OfAttentionAreRight) {
+  const Plan plan = compile_operator(operator_file("attention_sp"), {{"ranks", "2"}, {"launch.order", "dynamic"}});
+  ASSERT_FALSE(plan.kernel.streamed_loops.empty());
+  run_of(plan, InputKind::small_integers, 1);
+}
+
+TEST(DynamicStreams, DropsOfWaitsAreFound) {
+  const Plan plan = streaming(3, false);
+  int dropped = 0;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) {
+    if (mutant.kind != "drop wait" && mutant.kind != "lower threshold" && mutant.kind != "drop raise") continue;
+    ++dropped;
+    EXPECT_FALSE(verify(mutant.plan).holds()) << mutant.description;
+    EXPECT_NE(caught_by_cpu_ranks(mutant.plan, 3), "") << mutant.description;
+  }
+  EXPECT_GT(dropped, 20);
+}
+
+/// The queue that brings what tiles stream first sends what tiles have made: the output's transfers come first there,
+/// as it is the kernel's first parameter.
+TEST(DynamicStreams, OfWhatComesBehindTilesAreRefused) {
+  const testing::TemporaryFolder folder;
+  std::string kernel = read_file(SYNCOPATE_SOURCE_DIR "/kernels/gemm_pointers.py");
+  const std::string parameters = "a_ptr, b_ptr, c_ptr,";
+  ASSERT_NE(kernel.find(parameters), std::string::npos);
+  folder.write("k.py", kernel.replace(kernel.find(parameters), parameters.size(), "c_ptr, a_ptr, b_ptr,"));
+  const std::string file = folder.write("o.toml", read_file(operator_file("ag_gemm_k")));
+  const std::vector<Override> local = {{"kernel.file", "k.py"}};
+  EXPECT_TRUE(verify(streaming(2, false, local, file)).holds());
   try {
-    compile_operator(operator_file("ag_gemm_k"), {{"launch.order", "dynamic"}});
+    streaming(2, true, local, file);
     FAIL() << "no error";
   } catch (const UserError& error) {
     EXPECT_EQ(error.where().file, "--set launch.order=dynamic");
-    EXPECT_THAT(error.problem(), HasSubstr("the order of tiles is dynamic, but tiles stream their loop over 'k'"));
+    EXPECT_THAT(error.problem(),
+                HasSubstr("the order of tiles is dynamic, but in their loop over 'k' tiles wait for "));
+    EXPECT_THAT(error.problem(), HasSubstr("sends only when it has computed tiles"));
     EXPECT_THAT(error.remedy(), HasSubstr("streamed_loop"));
   }
 }
