@@ -99,17 +99,24 @@ std::vector<int> missing_raisers(const World& world, const Pending& pending) {
   return missing;
 }
 
-/// What keeps a slot of a dynamic order: the worker that has taken it; or else its first wait that is not satisfied, if
-/// any.
+/// What keeps a slot of a dynamic order: the worker that has taken it; or else its first wait that is not satisfied; or
+/// else that no worker takes it.
 Pending pending_of_slot(const World& world, const Agent& slot) {
   if (const int worker = holder(world, slot); worker >= 0) return world.pending(worker);
   const Wait* wait = world.missing_wait(slot.rank, static_cast<std::size_t>(slot.index));
-  if (wait == nullptr) return {};
+  if (wait == nullptr) return {Pending::Kind::slot};
   return {Pending::Kind::signal, wait->signal, world.signals.expected(*wait, world.launch(slot.rank))};
 }
 
 /// What a worker that looks for a slot looks at: the first that is not taken. Others are behind it, or too far behind.
 int first_slot(const World& world, int rank) { return world.layout.actor_of_slot(rank, world.first_left(rank)); }
+
+/// Whether this is a slot that workers would take, if one came to look.
+bool awaits_worker(const World& world, int agent) {
+  const Agent& about = world.layout.at(agent);
+  return about.kind == AgentKind::slot &&
+         about.index < static_cast<int>(world.first_left(about.rank)) + world.plan.lookahead;
+}
 
 /// Why an agent, or a slot, does not move.
 Pending reason(const World& world, int agent) {
@@ -132,7 +139,9 @@ std::vector<int> waits_for(const World& world, int agent) {
     case Pending::Kind::launch:
       return {world.layout.caller(rank)};
     case Pending::Kind::slot:
-      return {first_slot(world, rank)};
+      if (!awaits_worker(world, agent)) return {first_slot(world, rank)};
+      for (int worker = 0; worker < world.plan.workers; ++worker) others.push_back(world.layout.worker(rank, worker));
+      return others;
     case Pending::Kind::nothing:
     case Pending::Kind::ended:
       return {};
@@ -143,7 +152,10 @@ std::vector<int> waits_for(const World& world, int agent) {
 std::string what(const World& world, int agent) {
   const Pending pending = reason(world, agent);
   if (pending.kind == Pending::Kind::slot) {
+    if (awaits_worker(world, agent)) return "waits for a worker";
     const int slot = first_slot(world, world.layout.at(agent).rank);
+    if (world.layout.at(agent).kind == AgentKind::slot)
+      return fmt::format("is too far behind {}", world.describer.agent(slot));
     return fmt::format("may take none: the first, {}, {}", world.describer.agent(slot), what(world, slot));
   }
   if (pending.kind == Pending::Kind::children) return "waits for its queues and workers";
