@@ -284,7 +284,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Case{"ag_gemm_pointers", "a", "direct", "push", 2},
                       Case{"ag_gemm_pointers", "a", "ring", "pull", 3},
                       Case{"gemm_rs_pointers", "c", "direct", "push", 2},
-                      Case{"gemm_rs_pointers", "c", "ring", "pull", 3},
+                      Case{"gemm_rs_pointers", "c", "ring", "pull", 3, 44, {{"communicate.c.split", "1"}}},
                       Case{"gemm_rs_pointers", "c", "direct", "push", 2, 44, {{"tensors.c.after", "replicate"}}}),
     [](const auto& test) { return test.param.name(); });
 

@@ -114,10 +114,10 @@ TEST(EmitDynamic, OneProgramPerTileTakesOneTileAfterTheOther) {
       "            syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit, syncopate_claims,\n"
       "            syncopate_lookahead):\n"
       "    syncopate_launch = tl.load(syncopate_epoch)\n"
-      "    syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3,\n"
-      "                                    syncopate_tile_count, syncopate_waits, syncopate_flags, "
-      "syncopate_launch,\n"
-      "                                    syncopate_record, syncopate_time_limit)\n"
+      "    syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3, "
+      "syncopate_tile_count,\n"
+      "                                    syncopate_waits, syncopate_flags, syncopate_launch, syncopate_record,\n"
+      "                                    syncopate_time_limit)\n"
       "    while syncopate_slot < syncopate_tile_count:\n"
       "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 3\n"
       "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
@@ -127,8 +127,9 @@ TEST(EmitDynamic, OneProgramPerTileTakesOneTileAfterTheOther) {
       "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
       "        tl.store(x + pid * B + tl.arange(0, B), 1)\n"
       "        syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3,\n"
-      "                                        syncopate_tile_count, syncopate_waits, syncopate_flags,\n"
-      "                                        syncopate_launch, syncopate_record, syncopate_time_limit)\n");
+      "                                        syncopate_tile_count, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                        syncopate_record, syncopate_time_limit)\n");
 }
 
 TEST(EmitDynamic, APersistentForBecomesAWhile) {
@@ -141,7 +142,8 @@ TEST(EmitDynamic, APersistentForBecomesAWhile) {
       "    tl.static_assert(B > 1)\n");
   EXPECT_THAT(text, HasSubstr("    while syncopate_slot < syncopate_tile_count:  # tiles\n"));
   EXPECT_THAT(text, Not(HasSubstr("flatten")));
-  EXPECT_THAT(text, HasSubstr("        tl.store(x + t * B + tl.arange(0, B), 1)\n        " + std::string(kTake)));
+  EXPECT_THAT(text, HasSubstr("        tl.store(x + t * B + tl.arange(0, B), 1)\n        # The end.\n        " +
+                              std::string(kTake)));
   EXPECT_THAT(text, HasSubstr("    tl.static_assert(B > 1)\n"));
 }
 
