@@ -18,12 +18,11 @@ struct WorkerCursor {
 
 class Issuer {
  public:
-  explicit Issuer(const Plan& plan) : plan_(plan), raised_(plan.signals.size(), 0) {
+  explicit Issuer(const Plan& plan) : plan_(plan), stride_(slot_stride(plan)), raised_(plan.signals.size(), 0) {
     for (int rank = 0; rank < plan.ranks; ++rank) {
       for (std::size_t queue = 0; queue < program(rank).queues.size(); ++queue)
         queues_.push_back({rank, static_cast<int>(queue)});
-      for (std::size_t worker = 0; worker < static_cast<std::size_t>(plan.workers); ++worker)
-        workers_.push_back({rank, worker});
+      for (std::size_t worker = 0; worker < stride_; ++worker) workers_.push_back({rank, worker});
     }
   }
 
@@ -95,7 +94,7 @@ class Issuer {
         for_each_waits_of(slot, [&](const std::vector<Wait>& waits) { passes = passes && ready(waits); });
         if (!passes) break;
         raise(slot.signals);
-        at.slot += static_cast<std::size_t>(plan_.workers);
+        at.slot += stride_;
         moved = true;
       }
     }
@@ -117,6 +116,7 @@ class Issuer {
   }
 
   const Plan& plan_;
+  const std::size_t stride_;
   std::vector<std::int64_t> raised_;  ///< per signal, in this launch
   std::vector<QueueCursor> queues_;
   std::vector<WorkerCursor> workers_;

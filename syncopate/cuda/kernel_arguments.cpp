@@ -72,6 +72,8 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
       {parameter::kAddends, runtime.addends},
       {parameter::kSignals, runtime.signals},
       {parameter::kPeers, runtime.peers},
+      {parameter::kClaims, runtime.claims},
+      {parameter::kLookahead, bits_of(static_cast<std::int32_t>(plan.lookahead))},
       {parameter::kStaging, 0},  // of a plan with one rank, which needs none
   };
   const ScalarArguments own = own_arguments(plan, runtime.rank);

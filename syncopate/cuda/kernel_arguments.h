@@ -27,6 +27,7 @@ struct RuntimeValues {
   DevicePointer addends = 0;
   DevicePointer signals = 0;
   DevicePointer peers = 0;
+  DevicePointer claims = 0;
 };
 
 /// The arguments in the kernel's order, ready for the driver. Addresses of buffers are 0, and descriptors of them

@@ -190,6 +190,7 @@ struct RankOnGpu::Parts {
     values.addends = upload_words(tables.addends, "addends of tiles");
     values.signals = upload_words(tables.signals, "signals of tiles");
     values.peers = upload_words(peers, "where peers' signals are");
+    if (is_dynamic(plan)) values.claims = upload_words(unclaimed(), "which slots are taken");
     values.flags = arena + layout.flags;
     values.epoch = epoch;
     values.record = record;
@@ -200,9 +201,15 @@ struct RankOnGpu::Parts {
     values.flags = upload_words(std::vector<std::int64_t>(count, kPastEverything), "signals that nobody waits for");
     values.peers = upload_words(std::vector<std::int64_t>(peers.size(), static_cast<std::int64_t>(values.flags)),
                                 "signals that nobody waits for");
+    if (is_dynamic(plan)) {
+      nothing_claimed = upload_words(unclaimed(), "slots that nobody has taken");
+      values.claims = satisfied_claims = upload_words(unclaimed(), "which slots are taken");
+    }
     satisfied_arguments.emplace(driver, plan, fused.signature, *fused.compiled, values, scratch);
     for (std::size_t buffer = 0; buffer < buffers.size(); ++buffer) set_argument(static_cast<int>(buffer));
   }
+
+  std::vector<std::int64_t> unclaimed() const { return std::vector<std::int64_t>(claim_words(plan, rank), 0); }
 
   std::int64_t nanoseconds_limit() const { return static_cast<std::int64_t>(options.time_limit * 1e9); }
 
@@ -267,6 +274,14 @@ struct RankOnGpu::Parts {
 
   void kernel(Stream stream) {
     if (!program.slots.empty()) launch(gpu, fused, static_cast<unsigned>(plan.workers), *arguments, stream);
+  }
+
+  /// It takes slots in the launch that is to come, over and over.
+  void kernel_without_waiting(Stream stream) {
+    if (satisfied_claims != 0)
+      driver.check(driver.copy_async(satisfied_claims, nothing_claimed, claim_words(plan, rank) * kWord, stream),
+                   "setting back which slots are taken");
+    launch(gpu, fused, static_cast<unsigned>(plan.workers), *satisfied_arguments, stream);
   }
 
   void complete(Stream stream) {
@@ -408,6 +423,8 @@ struct RankOnGpu::Parts {
   DevicePointer scratch = 0;
   DevicePointer step_waits = 0;
   DevicePointer step_raises = 0;
+  DevicePointer nothing_claimed = 0;   ///< zeros for ...
+  DevicePointer satisfied_claims = 0;  ///< ... the claims of satisfied_arguments; of a dynamic order
   std::vector<DevicePointer> buffers;
   std::vector<Stream> queues;
   Event started = nullptr;
@@ -501,7 +518,7 @@ void RankOnGpu::delay(Stream stream, std::int64_t nanoseconds) {
 void RankOnGpu::kernel_without_waiting(Stream stream) {
   parts_->gpu.make_current();
   parts_->check_callable();
-  launch(parts_->gpu, parts_->fused, static_cast<unsigned>(parts_->plan.workers), *parts_->satisfied_arguments, stream);
+  parts_->kernel_without_waiting(stream);
 }
 
 DevicePointer RankOnGpu::flags() const { return parts_->arena + parts_->layout.flags; }

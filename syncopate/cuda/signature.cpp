@@ -18,9 +18,9 @@ std::optional<ParameterType> runtime_type(const Plan& plan, const std::string& n
   namespace parameter = runtime_parameter;
   for (const char* pointer :
        {parameter::kTiles, parameter::kWaits, parameter::kSteps, parameter::kFlags, parameter::kEpoch,
-        parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers})
+        parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers, parameter::kClaims})
     if (name == pointer) return ParameterType{name, "*i64", true, {}};
-  for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount})
+  for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount, parameter::kLookahead})
     if (name == number) return ParameterType{name, "i32", false, {}};
   if (name == parameter::kTimeLimit) return ParameterType{name, "i64", false, {}};
   if (name == parameter::kStaging && reduced_buffer(plan) >= 0)

@@ -22,6 +22,7 @@ class Maker {
     for (const auto& [of, copy] : copies_) raise_too(of.first, copy);
     for (RankProgram& program : made_.programs) program.slots.clear();
     made_.workers = 1;
+    made_.lookahead = 0;
     return std::move(made_);
   }
 

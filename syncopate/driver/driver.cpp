@@ -87,7 +87,7 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   FusedSource fused =
       emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
                  {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan), sums_in_place(plan),
-                  summed_inputs(plan), folded_inputs(plan), kept_parameters(plan)});
+                  summed_inputs(plan), folded_inputs(plan), kept_parameters(plan), is_dynamic(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

@@ -52,15 +52,21 @@ std::string file_header(const TileKernel& kernel, const std::string& reduced, co
       options.streams
           ? " Its streamed loops are walked piece by piece (syncopate_steps), in the order in which chunks arrive."
           : "";
+  const std::string order =
+      options.dynamic
+          ? " Programs choose among the tiles: one takes a tile, which it marks so (syncopate_claims), when "
+            "those chunks are there."
+          : "";
   return comment_block(fmt::format("Made by Syncopate from {}() of {}; generated, so change that file instead.", name,
                                    base_name(kernel.module().source->name()))) +
          "#\n" +
-         comment_block(fmt::format("The tile loop of {0}_fused() walks this rank's tile order (syncopate_tiles) and "
-                                   "waits, before each tile, for "
-                                   "the chunks that the tile reads; the rest is {0}() as written.{1}{2} Rank, schedule "
-                                   "and sizes are in tables that "
-                                   "the host passes, so every rank runs this file.",
-                                   name, loops, sums));
+         comment_block(
+             fmt::format("The tile loop of {0}_fused() walks this rank's tile order (syncopate_tiles) and "
+                         "waits, before each tile, for "
+                         "the chunks that the tile reads; the rest is {0}() as written.{1}{2}{3} Rank, schedule "
+                         "and sizes are in tables that "
+                         "the host passes, so every rank runs this file.",
+                         name, order, loops, sums));
 }
 
 /// The comment at the head of the user's file: often its copyright.
@@ -178,7 +184,7 @@ FusedSource emit_fused(const TileKernel& kernel, const std::string& reduced_para
   text = leading_comment(module) + file_header(kernel, reduced_parameter, options) + import_block(needed) +
          constant_block(module, needed);
   text += separator + trim_end(std::string(prelude()));
-  for (const std::string& helper : producer_helpers(walking.text)) text += separator + helper;
+  for (const std::string& helper : helpers_in(walking.text)) text += separator + helper;
   for (const Function* helper : needed.helpers) text += separator + trim_end(piece(module, helper->range));
   text += separator + jit_decorator(module, function) + trim_end(walking.text);
   return result;

@@ -46,14 +46,16 @@ struct WalkOptions {
   /// With folded inputs: parameters of outputs that no other rank has to do with. Once a tile has stored them, too, the
   /// slot's signals are raised, which say that it has read.
   std::vector<std::string> kept = {};
+  /// Whether workers choose among the slots (Plan, "Dynamic order") instead of walking the tile order. The tile loop
+  /// then becomes a `while`, and loses the user's options.
+  bool dynamic = false;
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
 /// input there are and how far apart, which loads need as constants to be as wide as the user's, and for the memory of
-/// folded inputs. Its parameters are the local
-/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
-/// so.
+/// folded inputs. Its parameters are the local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws
+/// UserError where the kernel cannot be edited so.
 ///
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of

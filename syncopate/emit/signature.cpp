@@ -14,6 +14,7 @@ std::vector<std::string> runtime_parameters(bool with_defaults, const RuntimeNee
   std::vector<std::string> names = {parameter::kRank,      parameter::kWorldSize, parameter::kTiles,
                                     parameter::kTileCount, parameter::kWaits,     parameter::kFlags,
                                     parameter::kEpoch,     parameter::kRecord,    parameter::kTimeLimit};
+  if (needs.takes) names.insert(names.end(), {parameter::kClaims, parameter::kLookahead});
   if (needs.streams) names.emplace_back(parameter::kSteps);
   if (needs.addends) names.insert(names.end(), {parameter::kStaging, parameter::kAddends});
   if (needs.raises) names.insert(names.end(), {parameter::kSignals, parameter::kPeers});

@@ -10,6 +10,7 @@ namespace syncopate {
 
 /// Which parameters a fused kernel has besides those of all.
 struct RuntimeNeeds {
+  bool takes = false;    ///< those of kernels of a dynamic order
   bool streams = false;  ///< that of kernels with streamed loops
   bool raises = false;   ///< those of kernels that raise signals
   bool addends = false;  ///< those of kernels that add what lies elsewhere, which raise signals, too

@@ -49,6 +49,7 @@ class Walk {
         editor_(*module_.source, line_of(function_.name_range.begin), line_of(function_.range.end - 1)),
         in_order_(options.tiles_wait && (!reduced.empty() || !sent_.empty())),
         streams_(options.streams),
+        dynamic_(options.dynamic),
         has_addends_(!reduced.empty() && !options.sums_in_place) {
     if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, options.sums_in_place, extra_indentation());
     if (streams_) check_stores(reduced);
@@ -60,7 +61,7 @@ class Walk {
     note_comments();
     rename();
     append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
-                              {streams_, sums_.has_value() || !sent_.empty(), has_addends_});
+                              {dynamic_, streams_, sums_.has_value() || !sent_.empty(), has_addends_});
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
@@ -243,24 +244,39 @@ class Walk {
 
   /// The walk as a `while`. Triton pipelines a `for` over its iterations, which takes shared memory that a kernel
   /// without that `for` did not need, and would wait for a tile's chunks before the tile before it is done.
-  static std::string while_start(const std::string& indentation) {
-    return indentation + "syncopate_slot = tl.program_id(0)\n";
+  std::string while_start(const std::string& indentation) const {
+    return dynamic_ ? take(indentation) : indentation + "syncopate_slot = tl.program_id(0)\n";
   }
   static std::string while_header() { return fmt::format("while syncopate_slot < {}:", runtime_parameter::kTileCount); }
   static std::string while_advance() { return "syncopate_slot += tl.num_programs(0)"; }
+
+  /// In a dynamic order: takes a slot. That stands at the end of the loop, wherever the user's advances: who looks for a
+  /// slot may have to wait for what others make of the one before.
+  std::string take(const std::string& indentation) const {
+    namespace parameter = runtime_parameter;
+    const std::string call = indentation + "syncopate_slot = syncopate_take(";
+    return wrap_items(call,
+                      {parameter::kClaims, parameter::kLookahead,
+                       fmt::format("{} + {}", parameter::kTiles, scheduler_.index_variables.size()),
+                       fmt::format("{}", columns()), parameter::kTileCount, parameter::kWaits, parameter::kFlags,
+                       "syncopate_launch", parameter::kRecord, parameter::kTimeLimit},
+                      call.size(), ")\n");
+  }
 
   std::size_t columns_before_loops() const {
     const std::size_t columns = sums_ ? kSumColumns : sent_.empty() ? 0 : kSendColumns;
     return scheduler_.index_variables.size() + kWaitColumns + columns;
   }
-  std::size_t columns_of_loops() const { return streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0; }
+  std::size_t columns() const {
+    return columns_before_loops() + (streams_ ? kernel_.streamed_loops().size() * kLoopColumns : 0);
+  }
 
   /// What comes first in the loop: the slot's row of the table, and its waits.
   std::string loop_start(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::size_t axes = scheduler_.index_variables.size();
     std::string text = fmt::format("{}syncopate_row = {} + tl.cast(syncopate_slot, tl.int64) * {}\n", indentation,
-                                   parameter::kTiles, columns_before_loops() + columns_of_loops());
+                                   parameter::kTiles, columns());
     if (sums_) text += sums_->loop_start(indentation);
     if (!sums_ && !sent_.empty()) text += send_start(indentation, axes);
     if (streams_ && !sums_ && need_kept_slot(kernel_))  // with sums it is there
@@ -288,15 +304,24 @@ class Walk {
     const int before = with_comment(header);
     const std::string indentation = editor_.indentation(header);
     editor_.insert_before(before, launch_line(indentation));
-    if (scheduler_.kind == SchedulerKind::persistent_for) {
+    const std::string inner = editor_.indentation(first_line(loop.body.front()->range));
+    if (scheduler_.kind == SchedulerKind::persistent_for && !dynamic_) {
       editor_.replace(loop.header, for_header(loop));
     } else {
       editor_.insert_before(before, while_start(indentation));
       editor_.replace(loop.header, while_header());
-      own_lines(*scheduler_.advance);
-      editor_.replace(scheduler_.advance->range, while_advance());
+      replace_advance(inner);
     }
-    editor_.insert_before(body, loop_start(editor_.indentation(first_line(loop.body.front()->range))));
+    editor_.insert_before(body, loop_start(inner));
+  }
+
+  void replace_advance(const std::string& indentation) {
+    if (scheduler_.advance != nullptr) {
+      const auto [first, last] = own_lines(*scheduler_.advance);
+      if (!dynamic_) return editor_.replace(scheduler_.advance->range, while_advance());
+      editor_.remove_lines(with_comment(first), last);
+    }
+    editor_.insert_before(last_line(scheduler_.loop->range) + 1, take(indentation));
   }
 
   /// Whether an option of a loop makes Triton begin an iteration before the one before it has ended.
@@ -326,7 +351,7 @@ class Walk {
     const std::string step = unit();
     editor_.insert_before(
         begin, launch_line(step) + while_start(step) + step + while_header() + "\n" + loop_start(step + step));
-    editor_.insert_before(editor_.last_line() + 1, step + step + while_advance() + "\n");
+    editor_.insert_before(editor_.last_line() + 1, dynamic_ ? take(step + step) : step + step + while_advance() + "\n");
     const Statement& last = *function_.body.back();
     if (last.kind == StatementKind::return_) {
       const auto [from, to] = own_lines(last);
@@ -459,6 +484,7 @@ class Walk {
   std::vector<ByteRange> trailing_annotations_;
   bool in_order_;  ///< a tile may not begin to wait before the one before it is stored
   bool streams_;
+  bool dynamic_;
   bool has_addends_;  ///< whether tiles add what lies elsewhere
   std::optional<SumEditor> sums_;
   std::set<std::string> loaded_;  ///< index variables that are loaded where the scheduler assigned them

@@ -31,7 +31,11 @@ std::string who(const World& world, int agent) {
   const std::int64_t position = world.position(agent);
   const std::int64_t launch = world.launch(about.rank);
   switch (about.kind) {
+    case AgentKind::slot:
+      return world.describer.agent(agent);
     case AgentKind::worker:
+      if (world.pending(agent).kind == Pending::Kind::slot)
+        return fmt::format("{}, which looks for a slot in launch {},", world.describer.agent(agent), launch);
       return fmt::format("{}, {} {} in launch {},", world.describer.agent(agent), place_in_tile(world, agent),
                          world.describer.tile(about.rank, position), launch);
     case AgentKind::queue:
@@ -42,6 +46,13 @@ std::string who(const World& world, int agent) {
   return {};
 }
 
+/// The worker that has taken a slot of a dynamic order and is not done with it, or -1.
+int holder(const World& world, const Agent& slot) {
+  for (int worker = 0; worker < world.plan.workers; ++worker)
+    if (const int agent = world.layout.worker(slot.rank, worker); world.position(agent) == slot.index) return agent;
+  return -1;
+}
+
 /// Whether a suspended agent has raised the signal already in the launch its rank is in.
 bool has_raised(const World& world, int agent, int signal) {
   const Agent& about = world.layout.at(agent);
@@ -49,6 +60,9 @@ bool has_raised(const World& world, int agent, int signal) {
   const auto in = [&](const std::vector<int>& signals) {
     return std::find(signals.begin(), signals.end(), signal) != signals.end();
   };
+  if (about.kind == AgentKind::slot)
+    return (world.is_taken(about.rank, static_cast<std::size_t>(about.index)) && holder(world, about) < 0) ||
+           !in(program.slots[static_cast<std::size_t>(about.index)].signals);
   if (about.kind == AgentKind::caller)
     return world.pending(agent).kind == Pending::Kind::ended || !in(program.completion_signals);
   if (about.kind == AgentKind::worker) {
@@ -85,9 +99,34 @@ std::vector<int> missing_raisers(const World& world, const Pending& pending) {
   return missing;
 }
 
+/// What keeps a slot of a dynamic order: the worker that has taken it; or else its first wait that is not satisfied; or
+/// else that no worker takes it.
+Pending pending_of_slot(const World& world, const Agent& slot) {
+  if (const int worker = holder(world, slot); worker >= 0) return world.pending(worker);
+  const Wait* wait = world.missing_wait(slot.rank, static_cast<std::size_t>(slot.index));
+  if (wait == nullptr) return {Pending::Kind::slot};
+  return {Pending::Kind::signal, wait->signal, world.signals.expected(*wait, world.launch(slot.rank))};
+}
+
+/// What a worker that looks for a slot looks at: the first that is not taken. Others are behind it, or too far behind.
+int first_slot(const World& world, int rank) { return world.layout.actor_of_slot(rank, world.first_left(rank)); }
+
+/// Whether this is a slot that workers would take, if one came to look.
+bool awaits_worker(const World& world, int agent) {
+  const Agent& about = world.layout.at(agent);
+  return about.kind == AgentKind::slot &&
+         about.index < static_cast<int>(world.first_left(about.rank)) + world.plan.lookahead;
+}
+
+/// Why an agent, or a slot, does not move.
+Pending reason(const World& world, int agent) {
+  const Agent& about = world.layout.at(agent);
+  return about.kind == AgentKind::slot ? pending_of_slot(world, about) : world.pending(agent);
+}
+
 /// The agents that must move before `agent` can.
 std::vector<int> waits_for(const World& world, int agent) {
-  const Pending& pending = world.pending(agent);
+  const Pending pending = reason(world, agent);
   const int rank = world.layout.at(agent).rank;
   std::vector<int> others;
   switch (pending.kind) {
@@ -99,6 +138,10 @@ std::vector<int> waits_for(const World& world, int agent) {
       return others;
     case Pending::Kind::launch:
       return {world.layout.caller(rank)};
+    case Pending::Kind::slot:
+      if (!awaits_worker(world, agent)) return {first_slot(world, rank)};
+      for (int worker = 0; worker < world.plan.workers; ++worker) others.push_back(world.layout.worker(rank, worker));
+      return others;
     case Pending::Kind::nothing:
     case Pending::Kind::ended:
       return {};
@@ -107,7 +150,14 @@ std::vector<int> waits_for(const World& world, int agent) {
 }
 
 std::string what(const World& world, int agent) {
-  const Pending& pending = world.pending(agent);
+  const Pending pending = reason(world, agent);
+  if (pending.kind == Pending::Kind::slot) {
+    if (awaits_worker(world, agent)) return "waits for a worker";
+    const int slot = first_slot(world, world.layout.at(agent).rank);
+    if (world.layout.at(agent).kind == AgentKind::slot)
+      return fmt::format("is too far behind {}", world.describer.agent(slot));
+    return fmt::format("may take none: the first, {}, {}", world.describer.agent(slot), what(world, slot));
+  }
   if (pending.kind == Pending::Kind::children) return "waits for its queues and workers";
   if (pending.kind == Pending::Kind::launch) return "waits for its rank's next launch";
   return fmt::format("waits for {} to reach {}, it is {}", world.describer.signal(pending.signal), pending.expected,
@@ -115,7 +165,9 @@ std::string what(const World& world, int agent) {
 }
 
 /// Who should have raised it, where no agent is left that will.
-std::string nobody(const World& world, const Pending& pending) {
+std::string nobody(const World& world, int agent) {
+  Pending pending = reason(world, agent);
+  if (pending.kind == Pending::Kind::slot) pending = reason(world, first_slot(world, world.layout.at(agent).rank));
   if (pending.kind != Pending::Kind::signal || !missing_raisers(world, pending).empty()) return {};
   const std::vector<int>& raisers = world.signals.raisers(pending.signal);
   if (raisers.empty()) return "; nothing in the plan raises it";
@@ -149,17 +201,16 @@ std::string describe_deadlock(const World& world) {
   int unfinished = 0;
   for (int agent = 0; agent < world.layout.count(); ++agent) {
     const Pending::Kind kind = world.pending(agent).kind;
-    if (kind == Pending::Kind::signal) blocked.push_back(agent);
+    if (kind == Pending::Kind::signal || kind == Pending::Kind::slot) blocked.push_back(agent);
     if (world.layout.at(agent).kind == AgentKind::caller && kind != Pending::Kind::ended) ++unfinished;
   }
   std::string text =
       fmt::format("nothing can move; {} of {} ranks have not completed their launches", unfinished, world.plan.ranks);
   for (std::size_t i = 0; i < std::min(blocked.size(), kMostShown); ++i)
-    text += fmt::format("\n  {} {}{}", who(world, blocked[i]), what(world, blocked[i]),
-                        nobody(world, world.pending(blocked[i])));
+    text += fmt::format("\n  {} {}{}", who(world, blocked[i]), what(world, blocked[i]), nobody(world, blocked[i]));
   if (blocked.size() > kMostShown) text += fmt::format("\n  and {} more", blocked.size() - kMostShown);
 
-  std::vector<Visit> visits(static_cast<std::size_t>(world.layout.count()), Visit::no);
+  std::vector<Visit> visits(static_cast<std::size_t>(world.layout.actors()), Visit::no);
   for (const int agent : blocked) {
     std::vector<int> path;
     if (visits[static_cast<std::size_t>(agent)] != Visit::no || !find_cycle(world, agent, visits, path)) continue;

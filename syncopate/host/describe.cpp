@@ -20,6 +20,8 @@ std::string Describer::agent(int agent) const {
     }
     case AgentKind::worker:
       return fmt::format("rank {}'s worker {}", who.rank, who.index);
+    case AgentKind::slot:
+      return fmt::format("rank {}'s slot {}, {}", who.rank, who.index, tile(who.rank, who.index));
   }
   return {};
 }
@@ -51,6 +53,8 @@ std::string Describer::event(const Event& event) const {
     case EventKind::transfer:
       return fmt::format("{} in launch {}", transfer(who.rank, who.index, event.index), event.launch);
     case EventKind::tile:
+      if (who.kind == AgentKind::slot)
+        return fmt::format("{} on rank {} in launch {}", tile(who.rank, event.index), who.rank, event.launch);
       return fmt::format("{} on rank {}'s worker {} in launch {}", tile(who.rank, event.index), who.rank, who.index,
                          event.launch);
   }

@@ -2,16 +2,26 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "syncopate/core/error.h"
 
 namespace syncopate::host {
 
-History::History(int agents) : events_(1) {
-  const auto count = static_cast<std::size_t>(agents);
-  clocks_.assign(count, Clock(count, 0));
-  for (std::size_t agent = 0; agent < count; ++agent) clocks_[agent][agent] = 1;
+History::History(int agents, int actors) : clocks_(static_cast<std::size_t>(std::max(agents, actors))), events_(1) {
+  for (std::size_t agent = 0; agent < static_cast<std::size_t>(agents); ++agent) {
+    clocks_[agent].assign(clocks_.size(), 0);
+    clocks_[agent][agent] = 1;
+  }
 }
+
+void History::begin_anew(int agent, const Clock& known) {
+  Clock& clock = clocks_[static_cast<std::size_t>(agent)];
+  clock = known;
+  ++clock[static_cast<std::size_t>(agent)];  // past all that it has released before, which whoever starts it knows
+}
+
+Clock History::end(int agent) { return std::exchange(clocks_[static_cast<std::size_t>(agent)], {}); }
 
 EventId History::begin(int agent, std::int64_t launch, EventKind kind, std::int64_t index) {
   check_internal(events_.size() < std::numeric_limits<EventId>::max(), "too many events for one run");

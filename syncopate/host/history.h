@@ -25,7 +25,13 @@ using EventId = std::uint32_t;
 
 class History {
  public:
-  explicit History(int agents);
+  /// `agents` know something from the start; of `actors`, those and others, the others only once they have begun anew.
+  explicit History(int agents, int actors = 0);
+
+  /// From now on `agent` knows what `known` does, and no more.
+  void begin_anew(int agent, const Clock& known);
+  /// What `agent` knows, for others to join; it does no more before it begins anew.
+  Clock end(int agent);
 
   /// Starts an event of `agent`. It stays valid until the agent's next release.
   EventId begin(int agent, std::int64_t launch, EventKind kind, std::int64_t index = 0);

@@ -107,6 +107,7 @@ std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
     case RuntimeBuffer::signals:
       return std::as_writable_bytes(std::span(memory.tables.signals));
     case RuntimeBuffer::peers:
+    case RuntimeBuffer::claims:
       return {};
   }
   return {};

@@ -16,8 +16,8 @@
 namespace syncopate::host {
 
 /// Numbers by which a worker's kernel knows its rank's memory: the plan's buffers, then these.
-enum class RuntimeBuffer : std::uint8_t { tiles, waits, steps, flags, epoch, record, addends, signals, peers };
-inline constexpr int kRuntimeBuffers = 9;
+enum class RuntimeBuffer : std::uint8_t { tiles, waits, steps, flags, epoch, record, addends, signals, peers, claims };
+inline constexpr int kRuntimeBuffers = 10;
 
 class Memory {
  public:
@@ -36,7 +36,8 @@ class Memory {
 
   /// The bytes, without a check; for the machine itself.
   Bytes& bytes(int rank, int buffer) { return at(rank).buffers[static_cast<std::size_t>(buffer)]; }
-  /// Empty for `peers`: the machine follows a raise to another rank by itself, and no kernel may look there.
+  /// Empty for `peers` and `claims`: the machine follows a raise to another rank, and takes slots, by itself, and no
+  /// kernel may look there.
   std::span<std::byte> runtime_bytes(int rank, RuntimeBuffer buffer);
   std::int64_t& flag(int rank, int slot) { return at(rank).flags[static_cast<std::size_t>(slot)]; }
   void set_epoch(int rank, std::int64_t epoch) { at(rank).epoch = epoch; }

@@ -47,6 +47,8 @@ bool Scheduler::idle() const {
 
 int Scheduler::pick() { return adversary_ ? pick_hostile() : pick_fairly(); }
 
+std::size_t Scheduler::choose(std::size_t count) { return random_.below(2) == 0 ? 0 : random_.below(count); }
+
 int Scheduler::pick_fairly() {
   std::uint64_t total = 0;
   for (std::size_t kind = 0; kind < ready_.size(); ++kind)

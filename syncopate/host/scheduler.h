@@ -28,6 +28,8 @@ class Scheduler {
   bool idle() const;
   /// One of the agents added; it stays.
   int pick();
+  /// One of so many that a worker may choose from, every other time the first.
+  std::size_t choose(std::size_t count);
 
  private:
   struct Entry {

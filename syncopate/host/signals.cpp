@@ -25,7 +25,7 @@ Signals::Signals(const Plan& plan, const AgentLayout& layout) : plan_(plan), sta
     }
     raised_by(program.completion_signals, layout.caller(rank));
     for (std::size_t slot = 0; slot < program.slots.size(); ++slot) {
-      raised_by(program.slots[slot].signals, layout.worker_of_slot(rank, slot));
+      raised_by(program.slots[slot].signals, layout.actor_of_slot(rank, slot));
       for_each_waits_of(program.slots[slot], waited_for);
     }
     waited_for(program.completion_waits);

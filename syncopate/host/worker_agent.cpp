@@ -30,6 +30,10 @@ Arguments fused_arguments(const Plan& plan, int rank) {
   arguments[runtime_parameter::kRecord] = pointer(RuntimeBuffer::record);
   // Nobody counts the time here: a wait that is never satisfied is found as a deadlock.
   arguments[runtime_parameter::kTimeLimit] = std::int64_t{0};
+  if (is_dynamic(plan)) {
+    arguments[runtime_parameter::kClaims] = pointer(RuntimeBuffer::claims);
+    arguments[runtime_parameter::kLookahead] = std::int64_t{plan.lookahead};
+  }
   if (slots_raise(plan)) {
     arguments[runtime_parameter::kSignals] = pointer(RuntimeBuffer::signals);
     arguments[runtime_parameter::kPeers] = pointer(RuntimeBuffer::peers);
@@ -63,6 +67,7 @@ WorkerAgent::WorkerAgent(World& world, int agent, std::shared_ptr<const Program>
 void WorkerAgent::start(std::int64_t launch) {
   launch_ = launch;
   event_ = 0;
+  taken_ = -1;
   world_.set_position(agent_, -1);
   worker_.emplace(program_, fused_arguments(world_.plan, rank_),
                   std::vector<std::int64_t>{world_.layout.at(agent_).index},
@@ -100,7 +105,8 @@ std::span<std::byte> WorkerAgent::access(int buffer, AccessKind kind, std::span<
   check_internal(buffer >= 0 && buffer < buffers + kRuntimeBuffers,
                  "the kernel accesses a buffer that it was not given");
   if (buffer >= buffers) return runtime_access(static_cast<RuntimeBuffer>(buffer - buffers), runs, where);
-  if (event_ == 0) event_ = world_.history.begin(agent_, launch_, EventKind::tile, world_.position(agent_));
+  if (event_ == 0)
+    event_ = world_.history.begin(world_.actor(agent_), launch_, EventKind::tile, world_.position(agent_));
   std::span<std::byte> bytes;
   if (kind != AccessKind::write) bytes = world_.memory.read(rank_, buffer, runs, event_, where);
   if (kind != AccessKind::read) bytes = world_.memory.write(rank_, buffer, runs, event_, where);
@@ -121,16 +127,46 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     // wait, what to add and what to raise.
     const auto axes = static_cast<std::int64_t>(world_.plan.kernel.axes.size());
     const std::int64_t columns = axes + tile_columns(world_.plan);
-    if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
+    if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns, where);
   }
   return bytes;
 }
 
-void WorkerAgent::come_to(std::int64_t slot) {
+void WorkerAgent::come_to(std::int64_t slot, const SourceLocation& where) {
   if (slot == world_.position(agent_)) return;
+  if (is_dynamic(world_.plan) && slot != taken_)
+    fail(fmt::format("comes to slot {}, which it has not taken", slot), where);
   world_.set_position(agent_, slot);
   event_ = 0;
   world_.count_tile();
+}
+
+void WorkerAgent::leave_slot() {
+  if (taken_ < 0) return;
+  // The caller waits for all slots before it does anything else.
+  const int slot = world_.layout.actor_of_slot(rank_, static_cast<std::size_t>(taken_));
+  world_.history.join(world_.layout.caller(rank_), world_.history.end(slot));
+  world_.set_position(agent_, -1);
+  event_ = 0;
+  taken_ = -1;
+}
+
+std::optional<std::int64_t> WorkerAgent::take(const TakeRequest& request) {
+  if (request.claims_buffer != runtime_number(world_.plan, RuntimeBuffer::claims))
+    fail("takes slots by something that does not say which are taken", request.where);
+  const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
+  if (request.count != slots)
+    fail(fmt::format("takes one of {} slots, and its rank has {}", request.count, slots), request.where);
+  if (hold_up()) return std::nullopt;
+  leave_slot();
+  const std::optional<std::int64_t> taken = world_.take_slot(agent_, request.lookahead);
+  if (!taken || *taken == slots) return taken;
+  // What the worker itself knows is what the launch began with.
+  world_.history.begin_anew(world_.layout.actor_of_slot(rank_, static_cast<std::size_t>(*taken)),
+                            world_.history.clock(agent_));
+  taken_ = *taken;
+  come_to(taken_, request.where);
+  return taken;
 }
 
 bool WorkerAgent::wait(const WaitRequest& request) {
@@ -139,7 +175,7 @@ bool WorkerAgent::wait(const WaitRequest& request) {
   const int signal = world_.signal_at(rank_, request.slot);
   if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
   const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
-  if (request.tile >= 0 && request.tile < slots) come_to(request.tile);
+  if (request.tile >= 0 && request.tile < slots) come_to(request.tile, request.where);
   return !hold_up() && world_.wait(agent_, signal, request.expected);
 }
 
@@ -150,9 +186,10 @@ void WorkerAgent::raise(int peers_buffer, std::int64_t home, std::int64_t slot, 
   const int signal = known ? world_.signal_at(static_cast<int>(home), slot) : -1;
   if (signal < 0) fail(fmt::format("raises flag {} of rank {}, which is no signal", slot, home), where);
   const std::vector<int>& raisers = world_.signals.raisers(signal);
-  if (!std::binary_search(raisers.begin(), raisers.end(), agent_))
+  const int actor = world_.actor(agent_);
+  if (!std::binary_search(raisers.begin(), raisers.end(), actor))
     fail(fmt::format("raises {}, and the plan does not say so", world_.describer.signal(signal)), where);
-  held_.push_back({signal, world_.history.release(agent_)});
+  held_.push_back({signal, world_.history.release(actor)});
   event_ = 0;  // what the tile does from now on is not part of the release
   if (!world_.options.adversary) raise_held();
 }

@@ -27,6 +27,7 @@ class WorkerAgent final : public Environment {
                               const SourceLocation& where) override;
   bool wait(const WaitRequest& request) override;
   void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where) override;
+  std::optional<std::int64_t> take(const TakeRequest& request) override;
   [[noreturn]] void deny(const std::string& assertion, const SourceLocation& where) override;
 
  private:
@@ -38,7 +39,9 @@ class WorkerAgent final : public Environment {
   };
 
   /// From here on the worker works on a slot.
-  void come_to(std::int64_t slot);
+  void come_to(std::int64_t slot, const SourceLocation& where);
+  /// Of a dynamic order: the worker is done with the slot that it has taken, if any.
+  void leave_slot();
   /// Whether signals are held; if so, they come next.
   bool hold_up();
   /// Lets others see the first. Returns whether more are held.
@@ -52,6 +55,7 @@ class WorkerAgent final : public Environment {
   std::shared_ptr<const Program> program_;
   std::optional<Worker> worker_;
   std::int64_t launch_ = 0;
+  std::int64_t taken_ = -1;  ///< of a dynamic order: the slot that the worker has taken
   EventId event_ = 0;        ///< of the slot being worked on; 0 before its first access, and after a raise
   std::deque<Held> held_;    ///< in the order of the raises
   bool must_raise_ = false;  ///< what is held has to come before anything else

@@ -36,6 +36,10 @@ void Environment::raise(int, std::int64_t, std::int64_t, const SourceLocation&) 
   throw InternalError("a kernel raises a flag in an environment for kernels that raise none");
 }
 
+std::optional<std::int64_t> Environment::take(const TakeRequest&) {
+  throw InternalError("a kernel takes slots in an environment for kernels that take none");
+}
+
 void Environment::deny(const std::string& assertion, const SourceLocation& where) {
   throw UserError(where, assertion, "change the data, or the kernel's assertion");
 }
@@ -105,7 +109,7 @@ Worker::State Worker::step() { return worker_state(impl_->machine.run<true>(impl
 Worker::State Worker::state() const { return worker_state(impl_->machine.state()); }
 
 const WaitRequest& Worker::blocked_on() const {
-  check_internal(state() == State::blocked, "the worker is not blocked");
+  check_internal(state() == State::blocked && impl_->domain.blocked_on(), "the worker is not blocked by a wait");
   return *impl_->domain.blocked_on();
 }
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -46,6 +47,14 @@ struct WaitRequest {
   SourceLocation where;
 };
 
+/// A worker of a dynamic order wants a slot.
+struct TakeRequest {
+  int claims_buffer = 0;
+  std::int64_t lookahead = 0;
+  std::int64_t count = 0;  ///< of slots
+  SourceLocation where;
+};
+
 /// The world of a worker. The host floor implements it. Called on the thread that steps the worker.
 class Environment {
  public:
@@ -59,6 +68,9 @@ class Environment {
   /// Adds 1 to flag `slot` of rank `home`; `peers_buffer` is the table of where the flags of each rank are. Only
   /// kernels with a reduced output raise flags, so an environment for others need not have this.
   virtual void raise(int peers_buffer, std::int64_t home, std::int64_t slot, const SourceLocation& where);
+  /// The slot that the worker takes; `count` if all are taken; nothing if there is none that it may take: then the
+  /// worker becomes blocked and asks again at its next step. Only kernels of a dynamic order take slots.
+  virtual std::optional<std::int64_t> take(const TakeRequest& request);
   /// A tl.device_assert does not hold. Throws UserError; overridden to say on which rank.
   [[noreturn]] virtual void deny(const std::string& assertion, const SourceLocation& where);
 };
@@ -76,10 +88,11 @@ class Worker {
   Worker(Worker&&) noexcept;
   Worker& operator=(Worker&&) noexcept;
 
-  /// Runs until after the next memory access or raise, or until a wait is not satisfied, or to the end.
+  /// Runs until after the next memory access or raise, or until a wait is not satisfied or no slot can be taken, or to
+  /// the end.
   State step();
   State state() const;
-  /// The wait that blocks this worker (only while blocked).
+  /// The wait that blocks this worker (only while a wait does).
   const WaitRequest& blocked_on() const;
 
  private:

@@ -180,6 +180,7 @@ Value ConcreteDomain::range_next(const Value& counter, const Value& step, const 
 }
 
 bool ConcreteDomain::wait(const Instruction& instruction, Value* registers) {
+  if (instruction.opcode == Opcode::take) return take(instruction, registers);
   const auto operands = program_->operands_of(instruction);
   try {
     const Value& flags = registers[operands[0]];
@@ -201,6 +202,23 @@ bool ConcreteDomain::wait(const Instruction& instruction, Value* registers) {
   blocked_on_.reset();
   registers[instruction.result] = integer_value(0, Dtype::int32);
   return true;
+}
+
+bool ConcreteDomain::take(const Instruction& instruction, Value* registers) {
+  const auto operands = program_->operands_of(instruction);
+  try {
+    const Value& claims = registers[operands[0]];
+    if (claims.kind != Kind::pointer || claims.is_block())
+      throw OperationError{fmt::format("a slot taken by {}", describe(claims)), "give a pointer"};
+    const TakeRequest request{claims.buffer, expect_integer(registers[operands[1]], "how far to look for a slot"),
+                              expect_integer(registers[operands[2]], "the number of slots"),
+                              program_->locate(instruction)};
+    const std::optional<std::int64_t> taken = environment_->take(request);
+    if (taken) registers[instruction.result] = integer_value(*taken, Dtype::int32);
+    return taken.has_value();
+  } catch (const OperationError& error) {
+    fail(instruction, error);
+  }
 }
 
 void ConcreteDomain::execute(const Instruction& instruction, Value* registers) {
@@ -337,6 +355,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::range_next:
     case Opcode::probe:
     case Opcode::wait:
+    case Opcode::take:
     case Opcode::end:
       break;
   }

@@ -46,7 +46,8 @@ std::array<Register, count> helper_arguments(Lowering& lowering, const Expressio
 /// The helpers of runtime_names.h, which are not inlined.
 bool is_named_helper(std::string_view name) {
   return name == kWaitHelper || name == kElementsHelper || name == kElsewhereHelper || name == kPublishHelper ||
-         name == kRaiseHelper || name == kMissingHelper || name == kTellTmaHelper || name == kAddBlockHelper;
+         name == kRaiseHelper || name == kMissingHelper || name == kTellTmaHelper || name == kAddBlockHelper ||
+         name == kTakeHelper;
 }
 
 Operand lower_named_helper(Lowering& lowering, const Expression& call, std::string_view name, Register into) {
@@ -56,6 +57,12 @@ Operand lower_named_helper(Lowering& lowering, const Expression& call, std::stri
     const auto values = helper_arguments(lowering, call, kWaitHelper, kNames);
     return Operand::single(
         lowering.compute(Opcode::wait, 0, {values[0], values[1], values[2], values[3]}, call.range, into));
+  }
+  if (name == kTakeHelper) {
+    static constexpr std::array<Names, 10> kNames = {"claims", "lookahead", "rows",  "columns", "count",
+                                                     "waits",  "flags",     "epoch", "record",  "time_limit"};
+    const auto values = helper_arguments(lowering, call, kTakeHelper, kNames);
+    return Operand::single(lowering.compute(Opcode::take, 0, {values[0], values[1], values[4]}, call.range, into));
   }
   if (name == kElementsHelper) {
     static constexpr std::array<Names, 2> kNames = {"pointers", "base"};

@@ -10,7 +10,8 @@
 //   bool range_continues(const Value& counter, const Value& end, const Value& step, const Instruction&)
 //   Value range_next(const Value& counter, const Value& step, const Instruction&)
 //   void probe(const Instruction&, const Value* registers)
-//   bool wait(const Instruction&, Value* registers)      false: not satisfied, ask again; true: has set the result
+//   bool wait(const Instruction&, Value* registers)      a wait, or taking a slot; false: not yet, ask again; true: has
+//                                                        set the result
 //   void execute(const Instruction&, Value* registers)   every other opcode; registers[result] = ...
 // Operands of an instruction are program.operands_of(instruction), indices into `registers`.
 //
@@ -100,6 +101,7 @@ class Machine {
           turns_ = 0;
           break;
         case Opcode::wait:
+        case Opcode::take:
           if (!domain.wait(instruction, registers)) {
             --counter_;
             return state_ = MachineState::blocked;

@@ -10,6 +10,14 @@ namespace syncopate {
 /// `record` and returns. On a GPU it is inline assembly; the machine that runs kernels on CPU ranks implements it.
 inline constexpr const char* kWaitHelper = "syncopate_wait";
 
+/// The helper by which a worker of a dynamic order takes a slot:
+///   syncopate_take(claims, lookahead, rows, columns, count, waits, flags, epoch, record, time_limit) -> int32
+/// One whose waits are satisfied, as the plan says ("Dynamic order" in plan/plan.h), or `count` if all are taken.
+/// Blocks until there is one. `rows` points to where the numbers of the waits of the first slot stand in the tile
+/// order, whose rows have `columns` columns. What the tile reads is not ordered by this but by the waits that follow
+/// it. On CPU ranks a step of the machine, which takes any slot that the worker may.
+inline constexpr const char* kTakeHelper = "syncopate_take";
+
 /// syncopate_is_missing(flags, slot, expected) -> int32: 0 if flags[slot] is known to be >= expected, as after a wait,
 /// else 1; does not block. On CPU ranks always 1, so that the wait that follows is made.
 inline constexpr const char* kMissingHelper = "syncopate_is_missing";
@@ -50,6 +58,10 @@ inline constexpr const char* kFlags = "syncopate_flags";           ///< *int64: 
 inline constexpr const char* kEpoch = "syncopate_epoch";           ///< *int64: one element, the launch's number
 inline constexpr const char* kRecord = "syncopate_record";         ///< *int64: 8 elements, a missed wait's record
 inline constexpr const char* kTimeLimit = "syncopate_time_limit";  ///< int64: nanoseconds a wait may take
+
+// Then, only in kernels of a dynamic order, these.
+inline constexpr const char* kClaims = "syncopate_claims";        ///< *int64: claim_words() of the plan
+inline constexpr const char* kLookahead = "syncopate_lookahead";  ///< int32: the plan's
 
 // Then, only in kernels with streamed loops, this.
 inline constexpr const char* kSteps = "syncopate_steps";  ///< *int64: KernelTables::steps

@@ -650,6 +650,7 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
   plan.ranks = statement.ranks;
   plan.workers =
       static_cast<int>(std::min<std::int64_t>(statement.workers, static_cast<std::int64_t>(space.tiles.size())));
+  plan.lookahead = statement.lookahead;
   plan.kernel.file = std::filesystem::path(kernel.module().source->name()).filename().string();
   plan.kernel.function = kernel.function().name;
   plan.kernel.local_source = kernel.module().source->text();

@@ -5,8 +5,8 @@
 
 namespace syncopate {
 
-Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int workers)
-    : graph_(graph), order_(order), workers_(workers) {
+Knowledge::Knowledge(const DependenceGraph& graph, const WorkOrder& order, int stride)
+    : graph_(graph), order_(order), stride_(stride) {
   for (const std::vector<int>& work : order.work) {
     std::vector<int>& positions = positions_.emplace_back(work.size());
     for (std::size_t s = 0; s < work.size(); ++s) positions[static_cast<std::size_t>(work[s])] = static_cast<int>(s);
@@ -34,7 +34,7 @@ std::map<int, int> Knowledge::last_positions(int rank, std::span<const int> work
   std::map<int, int> last;
   for (const int w : work) {
     const int position = positions_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)];
-    const auto [found, is_new] = last.try_emplace(position % workers_, position);
+    const auto [found, is_new] = last.try_emplace(position % stride_, position);
     if (!is_new) found->second = std::max(found->second, position);
   }
   return last;
@@ -54,7 +54,7 @@ const std::vector<int>& Knowledge::behind_work(int rank, std::span<const int> wo
   if (!is_new) return nodes;
   std::vector<bool> seen(graph_.transfers.size(), false);
   for (const auto& [worker, end] : last)
-    for (int position = worker; position <= end; position += workers_) {
+    for (int position = worker; position <= end; position += stride_) {
       const Work& piece = work_at(rank, position);
       for (const std::vector<int>* list : {&piece.needs, &piece.sums})
         for (const int n : *list) {
@@ -86,18 +86,18 @@ std::vector<int> Knowledge::not_done(int rank, std::span<const int> work, const 
   };
   std::map<int, int> first;  // by worker: its first slot that is asked for
   for (const int w : work) {
-    const auto [found, is_new] = first.try_emplace(position_of(w) % workers_, position_of(w));
+    const auto [found, is_new] = first.try_emplace(position_of(w) % stride_, position_of(w));
     found->second = std::min(found->second, position_of(w));
   }
   std::map<int, int> last_done;  // by worker: its last slot that is done, if that is not before
   for (const auto& [worker, begin] : first) {
-    int s = (slots - 1 - worker) / workers_ * workers_ + worker;
-    while (s >= begin && !is_waited_for(work_at(rank, s), known)) s -= workers_;
+    int s = (slots - 1 - worker) / stride_ * stride_ + worker;
+    while (s >= begin && !is_waited_for(work_at(rank, s), known)) s -= stride_;
     last_done[worker] = s;
   }
   std::vector<int> rest;
   std::copy_if(work.begin(), work.end(), std::back_inserter(rest),
-               [&](int w) { return position_of(w) > last_done[position_of(w) % workers_]; });
+               [&](int w) { return position_of(w) > last_done[position_of(w) % stride_]; });
   return rest;
 }
 

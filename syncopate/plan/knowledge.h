@@ -16,7 +16,8 @@ namespace syncopate {
 /// that a transfer waits for.
 class Knowledge {
  public:
-  Knowledge(const DependenceGraph& graph, const WorkOrder& order, int workers);
+  /// Work `stride` apart in the order is one worker's.
+  Knowledge(const DependenceGraph& graph, const WorkOrder& order, int stride);
 
   /// The transfers that have completed when transfer n has, n itself included.
   const BitSet& after(int n) const { return after_[static_cast<std::size_t>(n)]; }
@@ -41,7 +42,7 @@ class Knowledge {
 
   const DependenceGraph& graph_;
   const WorkOrder& order_;
-  int workers_;
+  int stride_;
   std::vector<std::vector<int>> positions_;  ///< [rank][work]: its place in the order
   std::vector<BitSet> after_;
   /// What behind_work() has found: many transfers wait for the same work.

@@ -63,10 +63,12 @@ struct CommunicationStatement {
 struct OperatorStatement {
   std::string name;
   int ranks = 1;
-  int workers = 132;      ///< thread blocks per rank; clipped to the number of tiles
-  int warps = 4;          ///< for Triton: per thread block
-  int stages = 3;         ///< for Triton: depth of software pipelines
-  std::int64_t grid = 0;  ///< programs of a one-program-per-tile kernel; 0: inferred
+  int workers = 132;           ///< thread blocks per rank; clipped to the number of tiles
+  int lookahead = 0;           ///< as Plan::lookahead
+  SourceLocation order_where;  ///< where a dynamic order is asked for
+  int warps = 4;               ///< for Triton: per thread block
+  int stages = 3;              ///< for Triton: depth of software pipelines
+  std::int64_t grid = 0;       ///< programs of a one-program-per-tile kernel; 0: inferred
   SourceLocation grid_where;
   std::string kernel_file;  ///< resolved against the operator file's folder
   std::string kernel_function;

@@ -392,6 +392,25 @@ CommunicationStatement read_communication(const std::string& name, const Setting
   return communication;
 }
 
+/// How workers come to their tiles.
+void read_order(SettingsReader& launch, OperatorStatement& statement) {
+  const Setting* order = launch.optional("order");
+  const Setting* lookahead = launch.optional("lookahead");
+  const std::string text = order == nullptr ? "static" : string_of(*order, "'order' of [launch]");
+  if (text != "static" && text != "dynamic")
+    throw UserError(order->where, fmt::format("unknown order of tiles '{}'", text),
+                    suggest(text, std::vector<std::string>{"static", "dynamic"}));
+  if (text == "static") {
+    if (lookahead != nullptr)
+      throw UserError(lookahead->key_where, "[launch] has a 'lookahead', but workers do not choose among tiles",
+                      "remove it, or add order = \"dynamic\"");
+    return;
+  }
+  statement.order_where = order->where;
+  statement.lookahead = lookahead == nullptr ? static_cast<int>(kMostLookahead)
+                                             : bounded(*lookahead, "'lookahead' of [launch]", 1, kMostLookahead);
+}
+
 }  // namespace
 
 OperatorStatement read_operator(const std::string& path, const std::vector<Override>& overrides) {
@@ -408,6 +427,7 @@ OperatorStatement read_operator(const std::string& path, const std::vector<Overr
     SettingsReader launch_reader(*launch, "[launch]");
     if (const Setting* workers = launch_reader.optional("workers"))
       statement.workers = bounded(*workers, "'workers' of [launch]", 1, kMostWorkers);
+    read_order(launch_reader, statement);
     if (const Setting* warps = launch_reader.optional("warps")) {
       statement.warps = bounded(*warps, "'warps' of [launch]", 1, 32);
       if (!std::has_single_bit(static_cast<unsigned>(statement.warps)))

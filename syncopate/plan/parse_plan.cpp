@@ -37,6 +37,8 @@ class PlanParser {
     plan_.ranks = values_.small(reader.required("ranks"), "'ranks'", 1, kMostRanks);
     const Json& workers = reader.required("workers");
     plan_.workers = values_.small(workers, "'workers'", 1, kMostWorkers);
+    if (const Json* lookahead = reader.optional("lookahead"))
+      plan_.lookahead = values_.small(*lookahead, "'lookahead'", 1, kMostLookahead);
     plan_.communication = reader.string("communication");
     kernel(reader.required("kernel"));
     for (const Json& item : reader.array("buffers")) buffer(item);

@@ -176,6 +176,19 @@ bool cuts_tiles(const Plan& plan) {
   return false;
 }
 
+bool is_dynamic(const Plan& plan) { return plan.lookahead > 0; }
+
+std::size_t slot_stride(const Plan& plan) {
+  if (!is_dynamic(plan)) return static_cast<std::size_t>(plan.workers);
+  std::size_t most = 1;
+  for (const RankProgram& program : plan.programs) most = std::max(most, program.slots.size());
+  return most;
+}
+
+std::size_t claim_words(const Plan& plan, int rank) {
+  return is_dynamic(plan) ? plan.programs[static_cast<std::size_t>(rank)].slots.size() + 1 : 0;
+}
+
 bool waits_for_anything(const Slot& slot) {
   bool any = false;
   for_each_waits_of(slot, [&](const std::vector<Wait>& list) { any = any || !list.empty(); });
@@ -194,7 +207,8 @@ class TableMaker {
         reduced_(reduced_buffer(plan)),
         staging_(staging_buffer(plan)),
         in_place_(sums_in_place(plan)),
-        raises_(slots_raise(plan)) {}
+        raises_(slots_raise(plan)),
+        stride_(slot_stride(plan)) {}
 
   void add(const RankProgram& program, std::size_t index) {
     const Slot& slot = program.slots[index];
@@ -308,7 +322,7 @@ class TableMaker {
 
   /// Whether the slot's signals are raised only when its worker's next slot has computed.
   bool put_off(const std::vector<Slot>& slots, std::size_t index) const {
-    const std::size_t next = index + static_cast<std::size_t>(plan_.workers);
+    const std::size_t next = index + stride_;
     return next < slots.size() && !waits_for_anything(slots[next]);
   }
 
@@ -321,9 +335,8 @@ class TableMaker {
     }
     const std::pair own{first, rows(tables_.signals, 2)};
     const std::pair none{first, first};
-    const auto workers = static_cast<std::size_t>(plan_.workers);
-    const bool late = index >= workers && put_off(slots, index - workers);
-    const auto [late_begin, late_end] = late ? signals_of_[index - workers] : none;
+    const bool late = index >= stride_ && put_off(slots, index - stride_);
+    const auto [late_begin, late_end] = late ? signals_of_[index - stride_] : none;
     const auto [early_begin, early_end] = put_off(slots, index) ? none : own;
     tables_.tiles.insert(tables_.tiles.end(), {late_begin, late_end, early_begin, early_end});
     signals_of_.push_back(own);
@@ -336,6 +349,7 @@ class TableMaker {
   int staging_;
   bool in_place_;
   bool raises_;
+  std::size_t stride_;
   KernelTables tables_;
   std::vector<std::pair<std::int64_t, std::int64_t>> signals_of_;  ///< each slot's own rows of signals
 };
@@ -373,7 +387,7 @@ std::int64_t tile_columns(const Plan& plan) {
 }
 
 ExtraMemory extra_memory(const Plan& plan) {
-  // The flags of a rank, the epoch behind them and the 8 words of a missed wait's record.
+  // The flags of a rank, the epoch behind them and the 8 words of a missed wait's record; and by which slots are taken.
   constexpr std::int64_t kWord = 8;
   constexpr std::int64_t kEpochAndRecord = 9;
   ExtraMemory most;
@@ -388,7 +402,8 @@ ExtraMemory extra_memory(const Plan& plan) {
     }
     const KernelTables tables = kernel_tables(plan, rank);
     most.staging = std::max(most.staging, staging);
-    most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord) * kWord);
+    const auto claims = static_cast<std::int64_t>(claim_words(plan, rank));
+    most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord + claims) * kWord);
     most.tables = std::max(most.tables,
                            static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
                                                      tables.addends.size() + tables.signals.size()) *

@@ -64,6 +64,15 @@
 // order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
 // of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
 // follow each other as in the kernel.
+//
+// Dynamic order. Where a plan has a `lookahead`, workers are not dealt their slots but choose among them: instead of
+// slots w, w + workers, ... a worker takes one after the other of those that no worker of its rank has taken in this
+// launch, each all of whose `waits` are satisfied and that is less than `lookahead` slots behind the first not taken.
+// Taking is one atomic operation, so each slot is taken once. While there is none that it may take a worker looks
+// again; when all are taken it ends. Once taken a slot waits (`steps`, `sum_waits`) at most for what needs no slot of
+// this launch on any rank: so whoever has taken one finishes it whatever others do. It raises its signals before the
+// worker takes another. Nothing is known of the order of a rank's slots, nor of who takes which: each has all the waits
+// that it needs, and a raise says that its slot is done, and nothing of others.
 #pragma once
 
 #include <cstdint>
@@ -318,6 +327,7 @@ struct Plan {
   std::vector<Tile> tiles;            ///< rank 0's in the local kernel's own order, then what other ranks have
   std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers exactly
   int workers = 1;                    ///< thread blocks per rank; all resident at once
+  int lookahead = 0;                  ///< of a dynamic order; 0: workers are dealt their slots
   std::vector<RankProgram> programs;  ///< per rank
   std::string communication;          ///< one line per communicated tensor, in words
 
@@ -334,6 +344,15 @@ struct ExtraMemory {
   std::int64_t total() const { return staging + signals + tables; }
 };
 ExtraMemory extra_memory(const Plan& plan);
+
+/// Whether workers choose among the slots of their rank ("Dynamic order" above).
+bool is_dynamic(const Plan& plan);
+/// Slots s, s + this, s + 2 * this, ... of a rank are one worker's, in this order; in a dynamic order each is for
+/// itself.
+std::size_t slot_stride(const Plan& plan);
+/// 64-bit words of a rank by which its workers take slots in a dynamic order; none in others. Per slot the last launch
+/// in which it was taken; then one that says where to begin to look.
+std::size_t claim_words(const Plan& plan, int rank);
 
 /// Flags (number of signals homed at `rank`).
 int signal_count(const Plan& plan, int rank);
@@ -398,7 +417,7 @@ struct KernelTables {
   /// of these, what the slot does, a sum of numbers of slot_work. In any plan, for each streamed loop 2 more columns
   /// follow: first and past-the-last row of `steps`. A slot's signals are raised once: after it where its worker's next
   /// slot waits for anything or there is none, else before that next slot stores, when waiting until the stores are
-  /// complete costs nothing any more.
+  /// complete costs nothing any more. In a dynamic order there is no telling which slot is next: after it.
   std::vector<std::int64_t> tiles;
   /// Per step: first and past-the-last iteration; first and past-the-last row of `waits`. Steps of a slot that are
   /// neighbours in the loop too are one row if the later of them waits for nothing.

@@ -192,7 +192,7 @@ Json kernel_json(const KernelPart& kernel) {
   return json;
 }
 
-Json plan_json(const Plan& plan) {
+Json fields_of_all(const Plan& plan) {
   return Json::object({{"syncopate_plan", kPlanVersion},
                        {"operator", plan.operator_name},
                        {"ranks", plan.ranks},
@@ -206,6 +206,12 @@ Json plan_json(const Plan& plan) {
                        {"programs", list_of(plan.programs, [&](const RankProgram& program) {
                           return program_json(program, !plan.kernel.streamed_loops.empty());
                         })}});
+}
+
+Json plan_json(const Plan& plan) {
+  Json json = fields_of_all(plan);
+  if (is_dynamic(plan)) json.set("lookahead", plan.lookahead);
+  return json;
 }
 
 }  // namespace

@@ -61,6 +61,7 @@ std::string tiles_line(const Plan& plan) {
     axes += fmt::format("{}{} {}", a == 0 ? "" : " x ", plan.kernel.extents[a], plan.kernel.axes[a]);
   std::string text =
       fmt::format("{} per rank ({}), on {}", tiles_of(plan, 0).size(), axes, count_of(plan.workers, "worker"));
+  if (is_dynamic(plan)) text += fmt::format(", which choose among {}", count_of(plan.lookahead, "slot"));
   if (plan.kernel.streamed_loops.empty()) return text;
   std::size_t most = 0;
   for (const Tile& tile : plan.tiles) most = std::max(most, tile.pieces.size());
@@ -176,10 +177,11 @@ std::string queues_text(const Plan& plan, int rank) {
 std::vector<int> slot_phases(const Plan& plan, int rank, std::vector<std::string>& names) {
   std::vector<int> phases;
   std::map<int, int> phase_of_signal;
-  std::vector<int> worker_phase(static_cast<std::size_t>(plan.workers), 0);
+  const std::size_t stride = slot_stride(plan);
+  std::vector<int> worker_phase(stride, 0);
   const std::vector<Slot>& slots = program(plan, rank).slots;
   for (std::size_t s = 0; s < slots.size(); ++s) {
-    int& phase = worker_phase[s % static_cast<std::size_t>(plan.workers)];
+    int& phase = worker_phase[s % stride];
     for_each_waits_of(slots[s], [&](const std::vector<Wait>& waits) {
       for (const Wait& wait : waits) {
         const auto [found, is_new] = phase_of_signal.try_emplace(wait.signal, static_cast<int>(names.size()) + 1);
@@ -329,9 +331,10 @@ std::string show(const Plan& plan) {
       const std::string about = slot_text(plan, p.slots[s]);
       if (about.empty()) continue;
       any = true;
-      text += fmt::format("    {:>5} tile ({}), worker {}: {}\n", s,
-                          fmt::join(plan.tiles[static_cast<std::size_t>(p.slots[s].tile)].index, ", "),
-                          s % static_cast<std::size_t>(plan.workers), about);
+      const std::string worker =
+          is_dynamic(plan) ? "" : fmt::format(", worker {}", s % static_cast<std::size_t>(plan.workers));
+      text += fmt::format("    {:>5} tile ({}){}: {}\n", s,
+                          fmt::join(plan.tiles[static_cast<std::size_t>(p.slots[s].tile)].index, ", "), worker, about);
     }
     if (!any) text += "    none\n";
     if (!p.completion_waits.empty()) text += "  completes after " + waits_text(plan, p.completion_waits) + '\n';

@@ -22,7 +22,8 @@ class Realiser {
       : plan_(bound.plan),
         graph_(graph),
         order_(order),
-        knowledge_(graph, order, plan_.workers),
+        stride_(stride_of(plan_, graph)),
+        knowledge_(graph, order, static_cast<int>(stride_)),
         ranks_(static_cast<std::size_t>(plan_.ranks)) {
     plan_.programs.assign(ranks_, {});
     started_.assign(graph.transfers.size(), BitSet(ranks_));
@@ -59,6 +60,13 @@ class Realiser {
   }
 
  private:
+  /// In a dynamic order each piece of work is for itself.
+  static std::size_t stride_of(const Plan& plan, const DependenceGraph& graph) {
+    std::size_t most = 1;
+    for (const std::vector<Work>& work : graph.work) most = std::max(most, work.size());
+    return is_dynamic(plan) ? most : static_cast<std::size_t>(plan.workers);
+  }
+
   RankProgram& program(int rank) { return plan_.programs[static_cast<std::size_t>(rank)]; }
   const TransferNode& node(int n) const { return graph_.transfers[static_cast<std::size_t>(n)]; }
   Transfer& transfer(int n) {
@@ -290,10 +298,10 @@ class Realiser {
 
   void wait_before_tiles(int rank, BitSet& known_to_rank) {
     const std::vector<int>& order = order_.work[static_cast<std::size_t>(rank)];
-    std::vector<BitSet> known(static_cast<std::size_t>(plan_.workers), BitSet(graph_.transfers.size()));
+    std::vector<BitSet> known(std::min(stride_, order.size()), BitSet(graph_.transfers.size()));
     std::map<int, std::vector<int>> walks;  // by tile
     for (std::size_t s = 0; s < order.size(); ++s) {
-      BitSet& known_to_worker = known[s % static_cast<std::size_t>(plan_.workers)];
+      BitSet& known_to_worker = known[s % stride_];
       const auto w = static_cast<std::size_t>(order[s]);
       const Work& work = graph_.work[static_cast<std::size_t>(rank)][w];
       const auto wait_for = [&](const std::vector<int>& nodes, std::vector<Wait>& waits) {
@@ -306,7 +314,8 @@ class Realiser {
       Slot slot;
       slot.tile = work.tile;
       slot.kept = work.kept;
-      wait_for(work.first_needs, slot.waits);
+      // A slot of a dynamic order is taken when all is there that may need other slots.
+      wait_for(is_dynamic(plan_) ? both(work.first_needs, work.sums) : work.first_needs, slot.waits);
       const auto [walk, is_first] = walks.try_emplace(work.tile);
       if (is_first) walk->second = walk_order(work, known_to_worker);
       slot.steps.reserve(walk->second.size());
@@ -319,6 +328,11 @@ class Realiser {
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
       program(rank).slots.push_back(std::move(slot));
     }
+  }
+
+  static std::vector<int> both(std::vector<int> nodes, const std::vector<int>& others) {
+    nodes.insert(nodes.end(), others.begin(), others.end());
+    return nodes;
   }
 
   static bool is_known(const std::vector<int>& nodes, const BitSet& known) {
@@ -395,6 +409,7 @@ class Realiser {
   Plan& plan_;
   const DependenceGraph& graph_;
   const WorkOrder& order_;
+  std::size_t stride_;  ///< work so far apart in the order is one worker's
   const Knowledge knowledge_;
   std::size_t ranks_;
   std::vector<BitSet> started_;

@@ -21,6 +21,7 @@ class Checker {
     expect(plan_.workers >= 1, "the plan has no workers");
     expect(plan_.kernel.rank_arguments.empty() || plan_.kernel.rank_arguments.size() == ranks,
            fmt::format("arguments of {} ranks for {} ranks", plan_.kernel.rank_arguments.size(), plan_.ranks));
+    expect(plan_.lookahead >= 0, "workers look ahead by less than nothing");
     expect(plan_.programs.size() == ranks,
            fmt::format("{} rank programs for {} ranks", plan_.programs.size(), plan_.ranks));
     for (const Buffer& buffer : plan_.buffers) check_buffer(buffer);

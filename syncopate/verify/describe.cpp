@@ -27,6 +27,7 @@ std::string describe_tile(const Plan& plan, int tile) {
 }
 
 std::string describe_slot(const Plan& plan, int slot) {
+  if (plan.lookahead > 0) return fmt::format("slot {}", slot);
   return fmt::format("slot {}, worker {}", slot, slot % plan.workers);
 }
 

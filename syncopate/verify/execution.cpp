@@ -35,7 +35,8 @@ struct Agent {
 
 class Machine {
  public:
-  explicit Machine(const PlanIndex& index) : index_(index) {
+  /// `without_slots`: in the last launch no worker does anything.
+  explicit Machine(const PlanIndex& index, bool without_slots = false) : index_(index), without_slots_(without_slots) {
     const auto signals = index.plan().signals.size();
     values_.assign(signals, 0);
     waiting_.resize(signals);
@@ -49,22 +50,19 @@ class Machine {
     }
     first_part_.push_back(static_cast<int>(agents_.size()));
     parts_left_.assign(static_cast<std::size_t>(index.ranks()), 0);
+    first_left_ = parts_left_;
+    out_of_reach_.resize(parts_left_.size());
   }
 
   Execution run() {
-    for (int rank = 0; rank < index_.ranks(); ++rank) wake(rank);
-    while (!ready_.empty()) {
-      const int agent = ready_.front();
-      ready_.pop_front();
-      at(agent).queued = false;
-      advance(agent);
-    }
+    go_on();
     Execution execution;
     Claim claim = deadlock_claim();
     const auto stuck = std::find_if(agents_.begin(), agents_.end(), [&](const Agent& agent) {
       return agent.kind == Agent::Kind::caller && agent.launch < kLaunches;
     });
     claim.check(stuck == agents_.end(), [&] { return describe_deadlock(stuck->rank); });
+    if (index_.is_dynamic()) check_taken(claim);
     execution.theorem =
         claim.conclude(fmt::format("all {} of {} in {} launches were taken, {} satisfied; a step that is possible "
                                    "stays possible, so every other order ends as well",
@@ -75,6 +73,44 @@ class Machine {
   }
 
  private:
+  /// Everyone as far as they get.
+  void go_on() {
+    for (int rank = 0; rank < index_.ranks(); ++rank) wake(rank);
+    while (!ready_.empty()) {
+      const int agent = ready_.front();
+      ready_.pop_front();
+      at(agent).queued = false;
+      advance(agent);
+    }
+  }
+
+  /// Whatever a slot waits for when a worker has taken it comes without any slot.
+  void check_taken(Claim& claim) const {
+    Machine alone(index_, true);
+    alone.go_on();
+    for (int rank = 0; rank < index_.ranks(); ++rank)
+      for (std::size_t s = 0; s < index_.program(rank).slots.size(); ++s) {
+        const Slot& slot = index_.program(rank).slots[s];
+        for (const LoopStep& step : slot.steps) alone.check_taken(claim, rank, s, step.waits);
+        alone.check_taken(claim, rank, s, slot.sum_waits);
+      }
+  }
+
+  void check_taken(Claim& claim, int rank, std::size_t slot, const std::vector<Wait>& waits) const {
+    for (const Wait& wait : waits) {
+      const Signal& signal = index_.signal(wait.signal);
+      const std::int64_t value = values_[static_cast<std::size_t>(wait.signal)];
+      const std::int64_t wanted = signal.per_launch * (kLaunches - 1) + wait.threshold;
+      claim.check(value >= wanted, [&] {
+        return fmt::format(
+            "{}, when a worker has taken it, waits in launch {} for '{}' to reach {}, and without slots that stays at "
+            "{}: all workers may have taken slots that wait so, and none is left for those that they wait for",
+            describe_event(index_, {Event::Kind::slot, rank, static_cast<int>(slot)}), kLaunches, signal.name, wanted,
+            value);
+      });
+    }
+  }
+
   Agent& at(int agent) { return agents_[static_cast<std::size_t>(agent)]; }
   const Agent& at(int agent) const { return agents_[static_cast<std::size_t>(agent)]; }
 
@@ -84,12 +120,12 @@ class Machine {
     ready_.push_back(agent);
   }
 
-  int slot_of(const Agent& worker) const { return worker.number + worker.position * index_.plan().workers; }
+  int slot_of(const Agent& worker) const { return worker.number + worker.position * index_.stride(); }
 
   int length_of(const Agent& agent) const {
     if (agent.kind == Agent::Kind::queue) return index_.length_of(index_.queue_agent(agent.rank, agent.number));
     const int slots = static_cast<int>(index_.program(agent.rank).slots.size());
-    return (slots - agent.number - 1) / index_.plan().workers + 1;
+    return (slots - agent.number - 1) / index_.stride() + 1;
   }
 
   /// Queues and workers of a rank.
@@ -160,10 +196,31 @@ class Machine {
       advance_part(number);
   }
 
+  /// Of a dynamic order: whether workers get as far as this slot while those before it are not all taken.
+  bool within_reach(const Agent& agent) const {
+    return agent.kind != Agent::Kind::worker || !index_.is_dynamic() ||
+           agent.number < first_left_[static_cast<std::size_t>(agent.rank)] + index_.plan().lookahead;
+  }
+
+  int part_of_slot(int rank, int slot) const {
+    const int queues = static_cast<int>(index_.program(rank).queues.size());
+    return first_part_[static_cast<std::size_t>(rank)] + queues + slot % index_.stride();
+  }
+
+  /// A slot of a dynamic order is taken; others may come within reach.
+  void move_reach(int rank) {
+    int& first = first_left_[static_cast<std::size_t>(rank)];
+    const int before = first;
+    while (first < index_.workers_of(rank) && finished(part_of_slot(rank, first))) ++first;
+    if (first == before) return;
+    for (const int agent : std::exchange(out_of_reach_[static_cast<std::size_t>(rank)], {})) wake(agent);
+  }
+
   void advance_part(int number) {
     Agent& agent = at(number);
     const int length = length_of(agent);
     while (agent.position < length) {
+      if (!within_reach(agent)) return out_of_reach_[static_cast<std::size_t>(agent.rank)].push_back(number);
       if (!pass_waits(number)) return;
       if (agent.kind == Agent::Kind::worker && agent.passed <= index_.slot(agent.rank, slot_of(agent)).steps.size()) {
         ++agent.passed;
@@ -175,6 +232,7 @@ class Machine {
       if (!is_slot || index_.slots_raise()) steps_.push_back({agent.launch, event});
       agent.passed = 0;
       ++agent.position;
+      if (is_slot && index_.is_dynamic()) move_reach(agent.rank);
       raise(is_slot ? index_.slot(event.rank, event.number).signals : index_.transfer(event.number).signals);
     }
     if (--parts_left_[static_cast<std::size_t>(agent.rank)] == 0) wake(agent.rank);
@@ -189,11 +247,13 @@ class Machine {
         raise(index_.program(rank).start_signals);
         caller.position = 1;
         left = parts_of(rank);
+        first_left_[static_cast<std::size_t>(rank)] = 0;
         for (int part = first_part_[static_cast<std::size_t>(rank)];
              part < first_part_[static_cast<std::size_t>(rank) + 1]; ++part) {
           at(part).launch = caller.launch;
           at(part).position = 0;
-          wake(part);
+          const bool idle = without_slots_ && caller.launch + 1 == kLaunches && at(part).kind == Agent::Kind::worker;
+          if (!idle) wake(part);
         }
       } else {
         if (left > 0 || !pass_waits(rank)) return;
@@ -232,10 +292,8 @@ class Machine {
 
   /// The queue or worker that a transfer or slot belongs to.
   int part_of(const Event& event) const {
-    const int first = first_part_[static_cast<std::size_t>(event.rank)];
-    if (event.kind == Event::Kind::transfer) return first + index_.place(event.number).queue;
-    const int queues = static_cast<int>(index_.program(event.rank).queues.size());
-    return first + queues + event.number % index_.plan().workers;
+    if (event.kind == Event::Kind::slot) return part_of_slot(event.rank, event.number);
+    return first_part_[static_cast<std::size_t>(event.rank)] + index_.place(event.number).queue;
   }
 
   /// Where in its slot a worker waits, if not before all of it.
@@ -262,6 +320,13 @@ class Machine {
         agent = part;
         continue;
       }
+      if (!within_reach(blocked)) {
+        const int first = first_left_[static_cast<std::size_t>(blocked.rank)];
+        lines.push_back(fmt::format("{} is more than {} behind slot {}, which comes first", name_of_step(blocked),
+                                    count_of(index_.plan().lookahead - 1, "slot"), first));
+        agent = part_of_slot(blocked.rank, first);
+        continue;
+      }
       const Wait& wait = waits_of(blocked)[blocked.wait];
       const Signal& signal = index_.signal(wait.signal);
       const std::string waits =
@@ -282,9 +347,12 @@ class Machine {
   }
 
   const PlanIndex& index_;
+  bool without_slots_;
   std::vector<Agent> agents_;  // callers first, by rank; then queues and workers of each rank
   std::vector<int> first_part_;
   std::vector<int> parts_left_;
+  std::vector<int> first_left_;                 // of a dynamic order, per rank: its first slot that is not taken
+  std::vector<std::vector<int>> out_of_reach_;  // per rank: slots too far behind that
   std::vector<std::int64_t> values_;
   std::vector<std::vector<int>> waiting_;
   std::deque<int> ready_;

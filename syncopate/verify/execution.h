@@ -4,6 +4,11 @@
 // fixed order. So all interleavings that go on as long as possible take the same steps, and one of them decides for
 // all. It raises the signals of a slot at once; a worker that raises them later, before it waits for anything else and
 // before it ends, can only be stuck where this run is (docs/verifier.md).
+//
+// In a dynamic order each slot is an agent of its own, which moves when its waits are satisfied and all slots are taken
+// that are `lookahead` or more before it; that stays possible, too. Whoever has taken a slot waits at most for what
+// comes without any slot, which a run shows that has none, so there is always a worker that comes to look, and takes it
+// or another that is possible.
 #pragma once
 
 #include <vector>

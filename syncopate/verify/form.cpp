@@ -64,6 +64,9 @@ bool takes_part_in_sums(const Slot& slot) {
   return slot.kept.dimensions() > 0 || !slot.sum_waits.empty() || !slot.addends.empty() || slot.own_place != 0;
 }
 
+/// Slots that a worker of a dynamic order can look at: each thread of a warp at one.
+constexpr int kMostLookahead = 32;
+
 /// Far from the limits of 64 bits, so that regions may be moved by it.
 constexpr std::int64_t kFarthest = std::int64_t{1} << 60;
 
@@ -91,6 +94,8 @@ class FormCheck {
   bool sizes() {
     return require(plan_.ranks >= 1, "the plan is for {} ranks", plan_.ranks) &&
            require(plan_.workers >= 1, "the plan has {} workers", plan_.workers) &&
+           require(plan_.lookahead >= 0 && plan_.lookahead <= kMostLookahead,
+                   "workers look {} slots ahead, and can look at {}", plan_.lookahead, kMostLookahead) &&
            require(plan_.programs.size() == static_cast<std::size_t>(plan_.ranks),
                    "the plan is for {} and has programs for {}", count_of(plan_.ranks, "rank"),
                    plan_.programs.size()) &&

@@ -32,7 +32,7 @@ std::string names_of(const PlanIndex& index, const std::vector<int>& signals) {
 /// What a slot that raises nothing leaves to a later slot of its worker; "" if none raises anything.
 std::string left_to_later_slot(const PlanIndex& index, const Event& slot) {
   const auto slots = static_cast<int>(index.program(slot.rank).slots.size());
-  for (int later = slot.number + index.plan().workers; later < slots; later += index.plan().workers) {
+  for (int later = slot.number + index.stride(); later < slots; later += index.stride()) {
     const std::vector<int>& signals = index.slot(slot.rank, later).signals;
     if (signals.empty()) continue;
     return fmt::format("leaves it to {} to raise {}", describe_event(index, {Event::Kind::slot, slot.rank, later}),
@@ -188,9 +188,9 @@ class ReadCheck {
   /// steps, or until it adds.
   std::vector<Wait> waits_until(int rank, std::size_t slot, std::size_t steps, bool adds) const {
     const std::vector<Slot>& slots = index_.program(rank).slots;
-    const auto workers = static_cast<std::size_t>(plan_.workers);
+    const auto stride = static_cast<std::size_t>(index_.stride());
     std::vector<Wait> waits;
-    for (std::size_t s = slot % workers; s <= slot; s += workers) {
+    for (std::size_t s = slot % stride; s <= slot; s += stride) {
       std::size_t lists = s < slot || adds ? slots[s].steps.size() + 2 : steps + 1;
       for_each_waits_of(slots[s], [&](const std::vector<Wait>& list) {
         if (lists == 0) return;

@@ -229,7 +229,7 @@ void Order::note_raises(const std::vector<int>& signals, std::span<const std::in
 Order::Clock Order::clock_at_raise(int rank, int slot, int launch) const {
   Clock found;
   walk_worker(
-      rank, slot % index_.plan().workers, launch, [](int, const Clock&) {}, [](int, std::size_t, const Clock&) {},
+      rank, slot % index_.stride(), launch, [](int, const Clock&) {}, [](int, std::size_t, const Clock&) {},
       [&](int at, const Clock& clock) {
         if (at == slot) found = clock;
       });
@@ -279,7 +279,7 @@ Order::WaitCount Order::count_waits() const {
       learn(clock, {{Event::Kind::start, rank, 0}, 1});
       const std::vector<Slot>& slots = index_.program(rank).slots;
       for (auto s = static_cast<std::size_t>(worker); s < slots.size();
-           s += static_cast<std::size_t>(index_.plan().workers)) {
+           s += static_cast<std::size_t>(index_.stride())) {
         for_each_waits_of(slots[s], [&](const std::vector<Wait>& list) {
           add(list, clock);
           for (const Wait& wait : list) learn(clock, wait, 1);

@@ -105,8 +105,7 @@ void Order::walk_worker(int rank, int worker, int launch, AtReads&& at_reads, At
   const std::vector<Slot>& slots = index_.program(rank).slots;
   const auto start = clock_of({{Event::Kind::start, rank, 0}, launch});
   Clock clock(start.begin(), start.end());
-  for (auto s = static_cast<std::size_t>(worker); s < slots.size();
-       s += static_cast<std::size_t>(index_.plan().workers)) {
+  for (auto s = static_cast<std::size_t>(worker); s < slots.size(); s += static_cast<std::size_t>(index_.stride())) {
     const int slot = static_cast<int>(s);
     for (const Wait& wait : slots[s].waits) learn(clock, wait, launch);
     at_reads(slot, std::as_const(clock));

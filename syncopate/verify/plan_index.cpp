@@ -7,7 +7,16 @@
 namespace syncopate {
 
 PlanIndex::PlanIndex(const Plan& plan)
-    : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
+    : plan_(&plan),
+      reduced_(reduced_buffer(plan)),
+      staging_(staging_buffer(plan)),
+      slots_raise_(false),
+      stride_(plan.workers) {
+  if (is_dynamic()) {
+    stride_ = 1;
+    for (const RankProgram& program : plan.programs)
+      stride_ = std::max(stride_, static_cast<int>(program.slots.size()));
+  }
   for (const Buffer& buffer : plan.buffers)
     slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result || buffer.fold;
   number_transfers();
@@ -40,7 +49,7 @@ int PlanIndex::agent_of(const Event& event) const {
     case Event::Kind::transfer:
       return queue_agent(place(event.number).rank, place(event.number).queue);
     case Event::Kind::slot:
-      return worker_agent(event.rank, event.number % plan_->workers);
+      return worker_agent(event.rank, event.number % stride_);
   }
   throw InternalError("event without a kind");
 }
@@ -54,7 +63,7 @@ int PlanIndex::position_of(const Event& event) const {
     case Event::Kind::transfer:
       return place(event.number).position;
     case Event::Kind::slot:
-      return event.number / plan_->workers;
+      return event.number / stride_;
   }
   throw InternalError("event without a kind");
 }
@@ -68,7 +77,7 @@ int PlanIndex::worker_agent(int rank, int worker) const {
 }
 
 int PlanIndex::workers_of(int rank) const {
-  return static_cast<int>(std::min(program(rank).slots.size(), static_cast<std::size_t>(plan_->workers)));
+  return static_cast<int>(std::min(program(rank).slots.size(), static_cast<std::size_t>(stride_)));
 }
 
 void PlanIndex::number_transfers() {
@@ -97,8 +106,7 @@ void PlanIndex::number_workers() {
   for (int rank = 0; rank < plan_->ranks; ++rank) {
     first_worker_agent_.push_back(static_cast<int>(lengths_.size()));
     const auto slots = static_cast<int>(program(rank).slots.size());
-    for (int worker = 0; worker < workers_of(rank); ++worker)
-      lengths_.push_back((slots - worker - 1) / plan_->workers + 1);
+    for (int worker = 0; worker < workers_of(rank); ++worker) lengths_.push_back((slots - worker - 1) / stride_ + 1);
   }
 }
 

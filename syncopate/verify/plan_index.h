@@ -67,7 +67,8 @@ class PlanIndex {
   bool in_place() const { return has_sums() && plan_->buffer(reduced_).sums_in_place; }
 
   /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
-  /// slots raise signals, every worker.
+  /// slots raise signals, every worker. Of a dynamic order, in which nothing is known of who takes which slot and when,
+  /// each slot counts as a worker of its own.
   int agents() const { return agents_; }
   int agent_of(const Event& event) const;
   int position_of(const Event& event) const;
@@ -77,6 +78,9 @@ class PlanIndex {
   int worker_agent(int rank, int worker) const;
   /// Workers of a rank that have a slot.
   int workers_of(int rank) const;
+  /// Slots s, s + this, ... are one worker's.
+  int stride() const { return stride_; }
+  bool is_dynamic() const { return plan_->lookahead > 0; }
 
   /// All raises in a launch, ordered by agent and then by the order in which the agent makes them.
   const std::vector<Raise>& raises(int signal) const { return raises_[static_cast<std::size_t>(signal)]; }
@@ -111,6 +115,7 @@ class PlanIndex {
   int reduced_;
   int staging_;
   bool slots_raise_;
+  int stride_;
   std::vector<Place> places_;
   std::vector<std::vector<int>> first_transfer_;  // [rank][queue]
   std::vector<std::vector<int>> into_;

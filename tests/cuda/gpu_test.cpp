@@ -113,6 +113,40 @@ TEST_F(OnGpu, LaunchesRunBackToBackWithChangingInputsHeldUpByChance) {
   }
 }
 
+/// Workers choose among tiles, whatever comes late; each tile is computed once.
+TEST_F(OnGpu, ADynamicOrderIsRightHoweverTransfersAreHeldUp) {
+  struct Case {
+    const char* file;
+    std::vector<Override> more;
+  };
+  const Case cases[] = {{"ag_gemm.toml", {}},
+                        {"ag_gemm.toml", {{"communicate.a.algorithm", "ring"}}},
+                        {"ag_gemm.toml", {{"launch.lookahead", "3"}}},
+                        {"ag_gemm_pointers.toml", {{"communicate.a.initiator", "pull"}}},
+                        {"ag_gemm_split_helper.toml", {}},
+                        {"a2a_gemm.toml", {}},
+                        {"gemm_a2a.toml", {}},
+                        {"ag_grouped_gemm.toml", {}},
+                        {"gemm_rs.toml", {}},
+                        {"gemm_rs.toml", {{"communicate.c.algorithm", "ring"}}},
+                        {"gemm_ar.toml", {}},
+                        // Many more tiles than workers look at together.
+                        {"ag_gemm.toml", {{"kernel.args.M", "8192"}, {"kernel.args.N", "2048"}}}};
+  options_.longest_delay = 200e-6;
+  for (const Case& each : cases)
+    for (const char* ranks : {"2", "4"}) {
+      std::vector<Override> overrides = {{"ranks", ranks}, {"launch.order", "dynamic"}};
+      overrides.insert(overrides.end(), each.more.begin(), each.more.end());
+      const Plan made = plan(overrides, each.file);
+      SCOPED_TRACE(fmt::format("{} {} ranks, {}", each.file, ranks, made.communication));
+      options_.repeat = 200;
+      options_.inputs = InputKind::reals;
+      const GpuRunReport report = run_on_gpu(made, options_);
+      EXPECT_EQ(report.outcome, GpuOutcome::right) << report.message;
+      EXPECT_EQ(report.launches, options_.repeat);
+    }
+}
+
 /// Memory adds what the unfused operator adds in fp32: subnormal numbers count, and no sum is -0. A control, whose
 /// fused kernel adds something else, must be found wrong: else the inputs did not show it.
 TEST_F(OnGpu, SumsInPlaceHaveSubnormalNumbersAndNoNegativeZeros) {

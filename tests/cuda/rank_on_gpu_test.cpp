@@ -72,6 +72,22 @@ TEST(RankOnGpu, ReducesWhereTilesStraddleAndStagingIsReused) {
   }
 }
 
+const std::vector<Override> kDynamic = {{"launch.order", "dynamic"}};
+
+TEST(RankOnGpu, WorkersChooseAmongTilesInEveryInterleaving) {
+  for (const char* algorithm : {"direct", "ring"})
+    for (const char* initiator : {"push", "pull"})
+      for (const int ranks : {1, 2, 3})
+        for (std::uint64_t seed = 0; seed < 3; ++seed) {
+          SCOPED_TRACE(fmt::format("{} {} {} ranks, seed {}", algorithm, initiator, ranks, seed));
+          expect_right(small_gather(algorithm, initiator, ranks, kDynamic), seed);
+          expect_right(small_reduce(algorithm, initiator, ranks, 0, kDynamic), seed);
+        }
+  std::vector<Override> near = kDynamic;
+  near.push_back({"launch.lookahead", "1"});
+  for (std::uint64_t seed = 0; seed < 5; ++seed) expect_right(small_reduce("direct", "push", 3, 120, near), seed);
+}
+
 TEST(RankOnGpu, AWaitThatHasNoMailboxIsAKernel) {
   Plan plan = small_gather("direct", "pull", 3);
   for (RankProgram& program : plan.programs)
@@ -140,7 +156,9 @@ TEST(RankOnGpu, TheLaunchBehindAWithheldTransferDoesNotMakeUpForIt) {
 }
 
 TEST(RankOnGpu, TheKernelWithoutWaitingDisturbsNoLaunch) {
-  for (const Plan& plan : {small_gather("direct", "push", 3), small_reduce("direct", "push", 3)}) {
+  for (const Plan& plan :
+       {small_gather("direct", "push", 3), small_reduce("direct", "push", 3),
+        small_gather("direct", "push", 3, kDynamic), small_reduce("direct", "push", 3, 0, kDynamic)}) {
     SimulatedRanks ranks(plan, Issue::graph, 3);
     ASSERT_TRUE(ranks.run(3));
     ranks.problems.clear();

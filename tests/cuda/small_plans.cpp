@@ -14,17 +14,20 @@ Plan compiled(const std::string& file, const std::vector<Override>& overrides) {
 
 }  // namespace
 
-Plan small_gather(const std::string& algorithm, const std::string& initiator, int ranks) {
-  return compiled("ag_gemm_pointers.toml", {{"ranks", std::to_string(ranks)},
-                                            {"kernel.args.M", std::to_string(32 * ranks)},
-                                            {"kernel.args.N", "32"},
-                                            {"kernel.args.K", "16"},
-                                            {"kernel.args.BLOCK_M", "16"},
-                                            {"kernel.args.BLOCK_N", "16"},
-                                            {"kernel.args.BLOCK_K", "16"},
-                                            {"launch.workers", "3"},
-                                            {"communicate.a.algorithm", algorithm},
-                                            {"communicate.a.initiator", initiator}});
+Plan small_gather(const std::string& algorithm, const std::string& initiator, int ranks,
+                  const std::vector<Override>& more) {
+  std::vector<Override> overrides = {{"ranks", std::to_string(ranks)},
+                                     {"kernel.args.M", std::to_string(32 * ranks)},
+                                     {"kernel.args.N", "32"},
+                                     {"kernel.args.K", "16"},
+                                     {"kernel.args.BLOCK_M", "16"},
+                                     {"kernel.args.BLOCK_N", "16"},
+                                     {"kernel.args.BLOCK_K", "16"},
+                                     {"launch.workers", "3"},
+                                     {"communicate.a.algorithm", algorithm},
+                                     {"communicate.a.initiator", initiator}};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return compiled("ag_gemm_pointers.toml", overrides);
 }
 
 Plan small_reduce(const std::string& algorithm, const std::string& initiator, int ranks, int rows,

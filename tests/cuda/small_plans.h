@@ -10,7 +10,8 @@
 
 namespace syncopate::cuda {
 
-Plan small_gather(const std::string& algorithm, const std::string& initiator, int ranks);
+Plan small_gather(const std::string& algorithm, const std::string& initiator, int ranks,
+                  const std::vector<Override>& more = {});
 /// `rows`: 32 for each rank, if 0.
 Plan small_reduce(const std::string& algorithm, const std::string& initiator, int ranks, int rows = 0,
                   const std::vector<Override>& more = {});

@@ -28,6 +28,8 @@ std::string parameters_only(const Plan& plan) {
                            parameter::kWaits, parameter::kFlags, parameter::kEpoch, parameter::kRecord})
     text += std::string(name) + ", ";
   text += parameter::kTimeLimit;
+  if (is_dynamic(plan))
+    for (const char* name : {parameter::kClaims, parameter::kLookahead}) text += ", " + std::string(name);
   if (reduced_buffer(plan) >= 0)
     for (const char* name :
          {parameter::kStaging, parameter::kAddends, parameter::kSignals, parameter::kPeers, parameter::kCut})
@@ -85,7 +87,8 @@ class Kernel {
     count_ = static_cast<std::int32_t>(arguments_.at(parameter::kTileCount));
     reduced_ = reduced_buffer(plan_);
     columns_ = static_cast<std::int64_t>(plan_.kernel.axes.size()) + (reduced_ < 0 ? 2 : 14);
-    for (int worker = 0; worker < plan_.workers; ++worker) workers_.push_back({worker, 0});
+    for (int worker = 0; worker < plan_.workers; ++worker)
+      workers_.push_back({is_dynamic(plan_) ? kNone : std::int64_t{worker}, 0});
   }
 
   Progress step() {
@@ -113,9 +116,28 @@ class Kernel {
     int phase = 0;
   };
 
-  const std::int64_t* row(const Worker& worker) const {
-    return words_at(arguments_.at(runtime_parameter::kTiles)) + worker.slot * columns_ +
+  static constexpr std::int64_t kNone = -1;
+
+  const std::int64_t* row(const Worker& worker) const { return row(worker.slot); }
+  const std::int64_t* row(std::int64_t slot) const {
+    return words_at(arguments_.at(runtime_parameter::kTiles)) + slot * columns_ +
            static_cast<std::int64_t>(plan_.kernel.axes.size());
+  }
+
+  /// A slot for a worker of a dynamic order: any that it may take.
+  bool take(Worker& worker) const {
+    std::int64_t* claims = words_at(arguments_.at(runtime_parameter::kClaims));
+    std::int64_t first = 0;
+    while (first < count_ && claims[first] >= launch_) ++first;
+    if (first == count_) worker.slot = count_;
+    const auto lookahead = static_cast<std::int32_t>(arguments_.at(runtime_parameter::kLookahead));
+    std::vector<std::int64_t> possible;
+    for (std::int64_t slot = first; slot < std::min(first + lookahead, count_); ++slot)
+      if (claims[slot] < launch_ && ready(row(slot)[0], row(slot)[1])) possible.push_back(slot);
+    if (possible.empty()) return first == count_;
+    worker.slot = possible[stand_in_.random->below(possible.size())];
+    claims[worker.slot] = launch_;
+    return true;
   }
 
   bool ready(std::int64_t first, std::int64_t end) const {
@@ -129,7 +151,10 @@ class Kernel {
   std::int64_t* record() const { return words_at(arguments_.at(runtime_parameter::kRecord)); }
   bool given_up() const { return record()[0] != 0; }
   void give_up() const {
-    for (const Worker& worker : workers_) {
+    for (Worker worker : workers_) {
+      const std::int64_t* claims = is_dynamic(plan_) ? words_at(arguments_.at(runtime_parameter::kClaims)) : nullptr;
+      if (worker.slot == kNone)
+        for (worker.slot = 0; worker.slot < count_ && claims[worker.slot] >= launch_;) ++worker.slot;
       if (worker.slot >= count_ || given_up()) continue;
       const std::int64_t* at = row(worker) + worker.phase;  // phases 0 and 2 wait, for what columns 0 and 2 begin
       const std::int64_t* waits = words_at(arguments_.at(runtime_parameter::kWaits)) + 3 * at[0];
@@ -141,6 +166,7 @@ class Kernel {
 
   /// One phase of one tile; false if it has to wait.
   bool step(Worker& worker) {
+    if (worker.slot == kNone) return take(worker);
     const std::int64_t* at = row(worker);
     const Slot& slot = plan_.programs[static_cast<std::size_t>(rank_)].slots[static_cast<std::size_t>(worker.slot)];
     const Tile& tile = plan_.tiles[static_cast<std::size_t>(slot.tile)];
@@ -175,7 +201,7 @@ class Kernel {
   }
 
   void next(Worker& worker) const {
-    worker.slot += plan_.workers;
+    worker.slot = is_dynamic(plan_) ? kNone : worker.slot + plan_.workers;
     worker.phase = 0;
   }
 

@@ -88,6 +88,81 @@ TEST(Emit, OneProgramPerTileGetsALoopAroundItsTile) {
       "        syncopate_slot += tl.num_programs(0)\n");
 }
 
+/// The fused kernel's own function, where workers choose among the tiles.
+std::string emit_dynamic(const std::string& text) {
+  WalkOptions options;
+  options.dynamic = true;
+  const std::string file = emit_fused(read(kImports + text, "f"), "", options).text;
+  EXPECT_THAT(file, HasSubstr("def " + std::string(kTakeHelper) + "("));
+  EXPECT_THAT(file, HasSubstr("syncopate_claims), when"));
+  return file.substr(file.find("def f_fused("));
+}
+
+constexpr const char* kTake =
+    "syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3,\n";
+
+TEST(EmitDynamic, OneProgramPerTileTakesOneTileAfterTheOther) {
+  const std::string text = emit_dynamic(
+      "@triton.jit\n"
+      "def f(x, n, B: tl.constexpr):\n"
+      "    pid = tl.program_id(0)\n"
+      "    tl.store(x + pid * B + tl.arange(0, B), 1)\n");
+  EXPECT_EQ(
+      text,
+      "def f_fused(x, n, B: tl.constexpr,\n"
+      "            syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count, syncopate_waits,\n"
+      "            syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit, syncopate_claims,\n"
+      "            syncopate_lookahead):\n"
+      "    syncopate_launch = tl.load(syncopate_epoch)\n"
+      "    syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3, "
+      "syncopate_tile_count,\n"
+      "                                    syncopate_waits, syncopate_flags, syncopate_launch, syncopate_record,\n"
+      "                                    syncopate_time_limit)\n"
+      "    while syncopate_slot < syncopate_tile_count:\n"
+      "        syncopate_row = syncopate_tiles + tl.cast(syncopate_slot, tl.int64) * 3\n"
+      "        syncopate_ready = syncopate_wait_for_tile(syncopate_row + 1, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                                  syncopate_slot, syncopate_record, "
+      "syncopate_time_limit)\n"
+      "        pid = tl.load(syncopate_row).to(tl.int32) + syncopate_ready\n"
+      "        tl.store(x + pid * B + tl.arange(0, B), 1)\n"
+      "        syncopate_slot = syncopate_take(syncopate_claims, syncopate_lookahead, syncopate_tiles + 1, 3,\n"
+      "                                        syncopate_tile_count, syncopate_waits, syncopate_flags, "
+      "syncopate_launch,\n"
+      "                                        syncopate_record, syncopate_time_limit)\n");
+}
+
+TEST(EmitDynamic, APersistentForBecomesAWhile) {
+  const std::string text = emit_dynamic(
+      "@triton.jit\n"
+      "def f(x, n, B: tl.constexpr):\n"
+      "    for t in tl.range(tl.program_id(0), n, tl.num_programs(0), flatten=True):  # tiles\n"
+      "        tl.store(x + t * B + tl.arange(0, B), 1)\n"
+      "        # The end.\n"
+      "    tl.static_assert(B > 1)\n");
+  EXPECT_THAT(text, HasSubstr("    while syncopate_slot < syncopate_tile_count:  # tiles\n"));
+  EXPECT_THAT(text, Not(HasSubstr("flatten")));
+  EXPECT_THAT(text, HasSubstr("        tl.store(x + t * B + tl.arange(0, B), 1)\n        # The end.\n        " +
+                              std::string(kTake)));
+  EXPECT_THAT(text, HasSubstr("    tl.static_assert(B > 1)\n"));
+}
+
+/// A worker that looked for a slot before it is done with its own might keep others waiting for that.
+TEST(EmitDynamic, TheNextTileIsTakenBehindAllOfTheOne) {
+  const std::string text = emit_dynamic(
+      "@triton.jit\n"
+      "def f(x, n, B: tl.constexpr):\n"
+      "    t = tl.program_id(0)\n"
+      "    while t < n:\n"
+      "        at = x + t * B + tl.arange(0, B)\n"
+      "        t += tl.num_programs(0)\n"
+      "        tl.store(at, 1)\n");
+  EXPECT_THAT(text, HasSubstr("        at = x + t * B + tl.arange(0, B)\n"
+                              "        tl.store(at, 1)\n"
+                              "        " +
+                              std::string(kTake)));
+}
+
 TEST(Emit, LoopOptionsStay) {
   const std::string text = emit_function(
       "@triton.jit\n"

@@ -24,11 +24,12 @@ struct Case {
   std::vector<SummedInput> summed = {};
   std::vector<FoldedInput> folded = {};
   std::vector<std::string> kept = {};  ///< with these: outputs that stay
+  bool dynamic = false;
 
   std::string name() const {
     return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
            (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "") +
-           (folded.empty() ? "" : "_folded");
+           (folded.empty() ? "" : "_folded")(dynamic ? "_dynamic" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -39,7 +40,7 @@ class Golden : public testing::TestWithParam<Case> {
     const std::string& name = GetParam().kernel;
     return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
                       {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed,
-                       GetParam().folded, GetParam().kept});
+                       GetParam().folded, GetParam().kept, GetParam().dynamic});
   }
 };
 
@@ -118,7 +119,10 @@ INSTANTIATE_TEST_SUITE_P(
                          false,
                          {},
                          {{"k_ptr", 1, 256, {256, 1}}, {"v_ptr", 1, 256, {256, 1}}},
-                         {"o_ptr", "lse_ptr"}}),
+                         {"o_ptr", "lse_ptr"}},
+                    Case{"gemm", "", {}, false, false, {}, {}, {}, true},
+                    Case{"gemm_pointers", "", {}, false, false, {}, {}, {}, true},
+                    Case{"gemm_split_helper", "y", {}, false, false, {}, {}, {}, true}),
     [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace

@@ -314,6 +314,27 @@ TEST_F(OperatorFile, LaunchSettings) {
   EXPECT_THAT(error_of(kGood, {{"launch.stages", "0"}}), HasSubstr("'stages' of [launch] is 0"));
 }
 
+TEST_F(OperatorFile, OrdersOfTiles) {
+  const std::string path = folder_.write("op.toml", kGood);
+  EXPECT_EQ(read_operator(path).lookahead, 0);
+  EXPECT_EQ(read_operator(path, {{"launch.order", "static"}}).lookahead, 0);
+  const OperatorStatement dynamic = read_operator(path, {{"launch.order", "dynamic"}});
+  EXPECT_EQ(dynamic.lookahead, 32);
+  EXPECT_EQ(dynamic.order_where.file, "--set launch.order=dynamic");
+  EXPECT_EQ(read_operator(path, {{"launch.order", "dynamic"}, {"launch.lookahead", "3"}}).lookahead, 3);
+  EXPECT_THAT(error_of(kGood, {{"launch.order", "dynamik"}}),
+              StartsWith("--set launch.order=dynamik: unknown order of tiles 'dynamik'; "));
+  EXPECT_EQ(error_of(kGood, {{"launch.order", "1"}}),
+            "--set launch.order=1: 'order' of [launch] is an integer; it must be a string");
+  EXPECT_EQ(
+      error_of(kGood, {{"launch.lookahead", "3"}}),
+      "--set launch.lookahead=3: [launch] has a 'lookahead', but workers do not choose among tiles; remove it, or "
+      "add order = \"dynamic\"");
+  for (const char* wrong : {"0", "33"})
+    EXPECT_THAT(error_of(kGood, {{"launch.order", "dynamic"}, {"launch.lookahead", wrong}}),
+                HasSubstr("it must be from 1 to 32"));
+}
+
 TEST_F(OperatorFile, MemoryBudgets) {
   const std::string path = folder_.write("op.toml", kGood);
   const auto budget = [&](const std::string& text) {

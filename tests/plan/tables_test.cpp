@@ -212,6 +212,18 @@ TEST(KernelTables, SignalsArePutOffUntilTheWorkersNextSlotUnlessThatWaits) {
             (std::vector<Table>{{0, 0, 0, 1}, {1, 1, 1, 2}, {2, 2, 2, 4}, {4, 4, 4, 5}}));
 }
 
+TEST(KernelTables, OfADynamicOrderSignalsAreNotPutOff) {
+  Plan plan = hand_made();
+  const Slot plain{0, {}, {}, {}, {}, 0, {1}};
+  plan.programs[1].slots = {plain, plain, plain};
+  EXPECT_EQ(claim_words(plan, 1), 0U);
+  const std::int64_t without = extra_memory(plan).signals;
+  plan.lookahead = 32;
+  EXPECT_EQ(raises(kernel_tables(plan, 1)), (std::vector<Table>{{0, 0, 0, 1}, {1, 1, 1, 2}, {2, 2, 2, 3}}));
+  EXPECT_EQ(claim_words(plan, 1), 4U) << "a word for each slot, and one for all";
+  EXPECT_EQ(extra_memory(plan).signals, without + 4 * 8);
+}
+
 TEST(KernelTables, WithoutAReducedBufferSlotsAreShort) {
   Plan plan = hand_made();
   plan.buffers.resize(1);

@@ -11,7 +11,7 @@ from triton.compiler import ASTSource
 
 ASSEMBLER = pathlib.Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 RUNTIME_SCALARS = {"syncopate_rank": "i32", "syncopate_world_size": "i32", "syncopate_tile_count": "i32",
-                   "syncopate_time_limit": "i64"}
+                   "syncopate_time_limit": "i64", "syncopate_lookahead": "i32"}
 ALIGNED = [["tt.divisibility", 16]]
 
 

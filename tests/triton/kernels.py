@@ -26,6 +26,11 @@ def fused_module(name):
     return load(FUSED / f"{name}.py")
 
 
+def dynamic_module(name, kind=""):
+    """The fused kernel whose programs choose among tiles; `kind` is that of a golden file."""
+    return load(FUSED / f"{name}{kind}_dynamic.py")
+
+
 def sent_module(name):
     """The fused kernel whose output is sent to other ranks as it is."""
     return load(FUSED / f"{name}_sent.py")

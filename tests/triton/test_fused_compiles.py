@@ -91,6 +91,36 @@ class FusedCompiles(unittest.TestCase):
             between = compiled.ptx[published:raised]
             self.assertIn("barrier.sync", between)
 
+    def test_dynamic_orders(self):
+        """They need no more memory than the local kernel, and a loop that was flattened less."""
+        for name in ("gemm", "gemm_pointers"):
+            local = kernels.local_kernel(name)
+            fused = getattr(kernels.dynamic_module(name), f"{name}_fused")
+            for tile, warps, stages in CONFIGURATIONS:
+                with self.subTest(kernel=name, tile=tile, warps=warps, stages=stages):
+                    before = compile_kernel(local, tile, warps, stages)
+                    after = compile_kernel(fused, tile, warps, stages)
+                    print(f"{name} {tile}, {warps} warps, {stages} stages, dynamic\n  local: {before}\n  fused: {after}")
+                    self.assertLessEqual(after.spill_bytes, before.spill_bytes)
+                    self.assertLessEqual(after.shared_bytes, before.shared_bytes)
+                    self.assertFalse(after.serialised)
+                    for instruction in INSTRUCTIONS:
+                        if instruction == TMA_STORE:  # a flattened loop stores in a branch of each of its arms
+                            self.assertGreaterEqual(before.count(instruction), after.count(instruction))
+                            self.assertEqual(before.count(instruction) > 0, after.count(instruction) > 0)
+                        else:
+                            self.assertEqual(after.count(instruction), before.count(instruction), instruction)
+                    # Before the loop, and at its end.
+                    self.assertEqual(after.count("atom.relaxed.gpu.global.max.u64"), 2)
+                    self.assertGreater(after.count("ld.acquire.sys.global.u64"), 0)
+        fused = getattr(kernels.dynamic_module("gemm_split_helper", "_sum"), "gemm_split_helper_fused")
+        for tile, warps, stages in CONFIGURATIONS:
+            with self.subTest(kernel="gemm_split_helper, a sum", tile=tile, warps=warps, stages=stages):
+                after = compile_kernel(fused, tile, warps, stages, False)
+                print(f"gemm_split_helper {tile}, {warps} warps, {stages} stages, a sum, dynamic: {after}")
+                self.assertLessEqual(after.spill_bytes, 40)  # around syncopate_take, once a tile
+                self.assert_published_before_raised(after)
+
     def test_sent_outputs(self):
         for name in ("gemm", "gemm_pointers"):
             local = kernels.local_kernel(name)
