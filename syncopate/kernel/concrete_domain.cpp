@@ -180,7 +180,7 @@ Value ConcreteDomain::range_next(const Value& counter, const Value& step, const 
 }
 
 bool ConcreteDomain::wait(const Instruction& instruction, Value* registers) {
-  if (instruction.opcode == Opcode::take) return take(instruction, registers);
+  if (instruction.opcode == Opcode::take_slot) return take_slot(instruction, registers);
   const auto operands = program_->operands_of(instruction);
   try {
     const Value& flags = registers[operands[0]];
@@ -204,7 +204,7 @@ bool ConcreteDomain::wait(const Instruction& instruction, Value* registers) {
   return true;
 }
 
-bool ConcreteDomain::take(const Instruction& instruction, Value* registers) {
+bool ConcreteDomain::take_slot(const Instruction& instruction, Value* registers) {
   const auto operands = program_->operands_of(instruction);
   try {
     const Value& claims = registers[operands[0]];
@@ -355,7 +355,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::range_next:
     case Opcode::probe:
     case Opcode::wait:
-    case Opcode::take:
+    case Opcode::take_slot:
     case Opcode::end:
       break;
   }

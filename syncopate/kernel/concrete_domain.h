@@ -47,7 +47,7 @@ class ConcreteDomain {
   void begin_walk(int loop, const Value& start, const Value& end, const Value& step, const Instruction& instruction);
   [[noreturn]] void fail(const Instruction& instruction, const OperationError& error) const;
   void execute_unchecked(const Instruction& instruction, Value* registers);
-  bool take(const Instruction& instruction, Value* registers);
+  bool take_slot(const Instruction& instruction, Value* registers);
   Value dot_of(const Instruction& instruction, Value* registers) const;
   Value index_of_extreme(const Instruction& instruction, const Value* registers) const;
   Value reduce_of(const Instruction& instruction, const Value* registers) const;

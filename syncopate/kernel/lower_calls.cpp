@@ -62,7 +62,7 @@ Operand lower_named_helper(Lowering& lowering, const Expression& call, std::stri
     static constexpr std::array<Names, 10> kNames = {"claims", "lookahead", "rows",  "columns", "count",
                                                      "waits",  "flags",     "epoch", "record",  "time_limit"};
     const auto values = helper_arguments(lowering, call, kTakeHelper, kNames);
-    return Operand::single(lowering.compute(Opcode::take, 0, {values[0], values[1], values[4]}, call.range, into));
+    return Operand::single(lowering.compute(Opcode::take_slot, 0, {values[0], values[1], values[4]}, call.range, into));
   }
   if (name == kElementsHelper) {
     static constexpr std::array<Names, 2> kNames = {"pointers", "base"};

@@ -101,7 +101,7 @@ class Machine {
           turns_ = 0;
           break;
         case Opcode::wait:
-        case Opcode::take:
+        case Opcode::take_slot:
           if (!domain.wait(instruction, registers)) {
             --counter_;
             return state_ = MachineState::blocked;

@@ -39,7 +39,7 @@ enum class Opcode : std::uint8_t {
   range_next,      ///< result = [0] counter + [1] step
   probe,           ///< operands are the registers of the index variables
   wait,            ///< result = int32 0 once flags [0] pointer, [1] slot, is >= [2] expected; [3] is the tile
-  take,            ///< result = int32 the slot that the worker takes of [0] pointer to claims, [1] lookahead, [2] count
+  take_slot,       ///< result = int32 the slot that the worker takes of [0] pointer to claims, [1] lookahead, [2] count
   end,             ///< the kernel is over
 
   // Scalars and elements: executed by the domain.

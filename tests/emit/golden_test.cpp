@@ -29,7 +29,7 @@ struct Case {
   std::string name() const {
     return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
            (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "") +
-           (folded.empty() ? "" : "_folded")(dynamic ? "_dynamic" : "");
+           (folded.empty() ? "" : "_folded") + (dynamic ? "_dynamic" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
