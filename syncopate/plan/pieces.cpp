@@ -37,8 +37,8 @@ std::vector<Region> reads_of(const Iteration& iteration, int instruction) {
 /// Sorts the reads of streamed loops.
 class Keeper {
  public:
-  Keeper(TileSpace& space, const std::set<std::string>& gathered) : space_(space) {
-    for (const std::string& parameter : space.parameters) gathered_.push_back(gathered.contains(parameter));
+  Keeper(TileSpace& space, const std::set<std::string>& arriving) : space_(space) {
+    for (const std::string& parameter : space.parameters) arriving_.push_back(arriving.contains(parameter));
     varying_.resize(space.tiles.empty() ? 0 : space.tiles.front().loops.size());
   }
 
@@ -75,7 +75,7 @@ class Keeper {
   }
 
   bool stays(const LoopRead& read, std::size_t loop) const {
-    return gathered_[static_cast<std::size_t>(read.parameter)] && varying_[loop].contains(read.instruction);
+    return arriving_[static_cast<std::size_t>(read.parameter)] && varying_[loop].contains(read.instruction);
   }
 
   const Kept& kept_of(const std::shared_ptr<const LoopReads>& record, std::size_t loop) {
@@ -115,12 +115,31 @@ class Keeper {
   }
 
   TileSpace& space_;
-  std::vector<bool> gathered_;
+  std::vector<bool> arriving_;
   std::vector<std::set<int>> varying_;  ///< [loop]: instructions
   std::set<const LoopReads*> seen_;
   std::map<const LoopReads*, Kept> kept_;
   std::vector<std::shared_ptr<const LoopReads>> originals_;  ///< so that no new record has the address of an old one
 };
+
+/// What transfers bring to the tensor's buffer, on all ranks together, ascending. Chunks of an exchanged tensor stand
+/// elsewhere in it on each rank, and rarely end elsewhere in a loop: where they do, all ranks have all of the ends.
+std::vector<Region> arriving(const CommunicatedTensor& communicated, const Plan& plan) {
+  const Buffer& buffer = plan.buffer(communicated.buffer);
+  std::vector<Region> regions;
+  for (const auto& operators : communicated.schedule.operators)
+    for (const Operator& op : operators)
+      if (const auto* p2p = std::get_if<P2P>(&op.action))
+        regions.push_back(
+            in_buffer(buffer, p2p->destination_rank,
+                      communicated.schedule.chunks[static_cast<std::size_t>(p2p->destination_chunk)].region));
+  for (std::size_t rank = 0; rank < communicated.own_parts.size(); ++rank)
+    for (const Region& part : communicated.own_parts[rank])
+      regions.push_back(in_buffer(buffer, static_cast<int>(rank), part));
+  std::sort(regions.begin(), regions.end());
+  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+  return regions;
+}
 
 class PieceCutter {
  public:
@@ -132,8 +151,7 @@ class PieceCutter {
       buffers_.push_back(static_cast<int>(found - buffers.begin()));
       std::vector<Region>& chunks = chunks_.emplace_back();
       for (const CommunicatedTensor& communicated : bound.communicated)
-        if (communicated.buffer == buffers_.back())
-          for (const Chunk& chunk : communicated.schedule.chunks) chunks.push_back(chunk.region);
+        if (communicated.buffer == buffers_.back()) chunks = arriving(communicated, bound.plan);
     }
   }
 
@@ -226,7 +244,7 @@ bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
 
 }  // namespace
 
-void keep_streamed_reads(TileSpace& space, const std::set<std::string>& gathered) { Keeper(space, gathered).run(); }
+void keep_streamed_reads(TileSpace& space, const std::set<std::string>& arriving) { Keeper(space, arriving).run(); }
 
 void cut_into_pieces(const TileSpace& space, const TileKernel& kernel, BoundOperator& bound) {
   PieceCutter cutter(space, bound);

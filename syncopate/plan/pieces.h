@@ -13,7 +13,7 @@ namespace syncopate {
 /// Leaves in the loops of `space` only reads of these parameters whose addresses follow from the loop's variable; the
 /// others become reads of their tiles, which come before or after the waits of a tile, not between those of its pieces:
 /// a compiler may move what does not depend on the loop's variable out of the loop. No loops are left if nothing is.
-void keep_streamed_reads(TileSpace& space, const std::set<std::string>& gathered);
+void keep_streamed_reads(TileSpace& space, const std::set<std::string>& arriving);
 
 /// Makes the pieces of the plan's tiles: maximal runs of iterations that need the same chunks, whichever rank they come
 /// to. Needs plan.tiles, and the schedules. Where no chunk ends inside a loop there is nothing to stream: then the

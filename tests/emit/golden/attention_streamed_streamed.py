@@ -97,6 +97,7 @@ def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_L
                              syncopate_rank, syncopate_world_size, syncopate_tiles, syncopate_tile_count,
                              syncopate_waits, syncopate_flags, syncopate_epoch, syncopate_record, syncopate_time_limit,
                              syncopate_steps):
+    tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
     width = HEADS * HEAD_DIM
     kv_width = HEADS // GROUP * HEAD_DIM
     q = tl.make_tensor_descriptor(q_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])
