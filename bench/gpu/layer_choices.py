@@ -12,12 +12,14 @@ FILES = {"heads": "attention_heads.toml", "sp": "attention_sp.toml", "ring": "at
          "norm_rs": "rms_norm_rs.toml", "embedding": "embedding_rs.toml"}
 COMMUNICATED = {"heads": ("q", "k", "v", "o"), "sp": ("k", "v"), "ring": ("k", "v"), "moe": ("x",), "moe_rs": ("y",),
                 "norm_ar": ("x",), "norm_rs": ("x",), "embedding": ("out",)}
+LONGEST_WHOLE = 32768  # positions that attention.py's plans are made for in seconds: its loop is run for every tile
 ALGORITHMS = {"ring": "ring"}  # the others are direct
 
 
 @dataclass(frozen=True)
 class Choice:
     blocks: tuple[tuple[str, int], ...]  # constants of the kernel
+    kernel: str = ""  # of kernels/, if not the operator file's
     warps: int = 4
     stages: int = 3
     sms: int = 132
@@ -37,6 +39,8 @@ class Choice:
         """The values of the operator file that this choice, for this row, replaces."""
         found = {"ranks": ranks, "launch.warps": self.warps, "launch.stages": self.stages,
                  "launch.workers": self.sms * self.per_sm}
+        if self.kernel:
+            found |= {"kernel.file": f"../kernels/{self.kernel}.py", "kernel.function": self.kernel}
         found |= {f"kernel.args.{name}": value for name, value in (row.arguments(ranks) | dict(self.blocks)).items()}
         for tensor in COMMUNICATED[row.kind]:
             found |= {f"communicate.{tensor}.split": self.split, f"communicate.{tensor}.initiator": self.initiator}
@@ -46,7 +50,7 @@ class Choice:
 
     @property
     def tile(self):
-        return "x".join(str(value) for _, value in self.blocks)
+        return (f"{self.kernel} " if self.kernel else "") + "x".join(str(value) for _, value in self.blocks)
 
     @property
     def short_name(self):
@@ -65,19 +69,24 @@ class Choice:
 
 def attention_tiles(row):
     """Of attention.py, whose tiles of 128 rows leave room for two on an SM, as attention_table.json has them; of
-    attention_streamed.py, which wants BLOCK_N to be HEAD_DIM."""
-    if row.kind == "heads":
-        shapes = [(128, 64, 4, 2, 2), (128, 64, 4, 2, 1), (64, 64, 4, 2, 2)] if row.head_dim == 128 else [
-            (64, 64, 4, 2, 4), (64, 64, 4, 2, 3), (128, 64, 4, 2, 2)]
-    else:
-        shapes = [(128, 128, 8, 2, 1), (128, 64, 8, 2, 1), (64, 64, 4, 2, 2)] if row.head_dim == 128 else [
-            (128, 64, 4, 3, 2), (64, 64, 4, 3, 3)]
-    return [Choice((("BLOCK_M", m), ("BLOCK_N", n)), warps, stages, per_sm=per_sm)
-            for m, n, warps, stages, per_sm in shapes]
+    attention_streamed.py, which wants BLOCK_N to be HEAD_DIM. By heads either can be: the first is the faster alone, the
+    second walks keys as they come, and its plans take no longer for long sequences."""
+    def made(shapes, kernel=""):
+        return [Choice((("BLOCK_M", m), ("BLOCK_N", n)), kernel, warps, stages, per_sm=per_sm)
+                for m, n, warps, stages, per_sm in shapes]
+
+    wide = row.head_dim == 128
+    streamed = [(128, 128, 8, 2, 1), (128, 64, 8, 2, 1), (64, 64, 4, 2, 2)]
+    streamed = streamed if wide else [(128, 64, 4, 3, 2), (64, 64, 4, 3, 3)]
+    if row.kind != "heads":
+        return made(streamed)
+    whole = made([(128, 64, 4, 2, 2), (64, 64, 4, 2, 2)] if wide else [(64, 64, 4, 2, 4), (128, 64, 4, 2, 2)])
+    streamed = made(streamed[:2], "attention_streamed")
+    return streamed if row.tokens > LONGEST_WHOLE else whole + streamed
 
 
 def expert_tiles():
-    return [Choice((("BLOCK_M", m), ("BLOCK_N", n), ("BLOCK_K", 64)), warps, stages, per_sm=per_sm)
+    return [Choice((("BLOCK_M", m), ("BLOCK_N", n), ("BLOCK_K", 64)), "", warps, stages, per_sm=per_sm)
             for m, n, warps, stages, per_sm in ((128, 256, 8, 3, 1), (128, 128, 4, 4, 1), (128, 128, 8, 4, 1),
                                                 (128, 128, 4, 3, 2), (64, 256, 4, 3, 1))]
 
@@ -87,11 +96,11 @@ def norm_tiles(row):
     width = 1 << (row.width - 1).bit_length()
     shapes = {4096: [(8, 4), (4, 6), (8, 5), (4, 4), (8, 2)], 8192: [(8, 3), (4, 4), (8, 2)]}
     known = shapes.get(max(width, 4096), [(8, 2), (8, 1), (16, 1)])
-    return [Choice((("BLOCK_M", 1), ("BLOCK_N", width)), warps, 1, per_sm=per_sm) for warps, per_sm in known]
+    return [Choice((("BLOCK_M", 1), ("BLOCK_N", width)), "", warps, 1, per_sm=per_sm) for warps, per_sm in known]
 
 
 def embedding_tiles():
-    return [Choice((("BLOCK_T", tokens), ("BLOCK_W", width)), warps, 1, per_sm=per_sm)
+    return [Choice((("BLOCK_T", tokens), ("BLOCK_W", width)), "", warps, 1, per_sm=per_sm)
             for tokens, width, warps, per_sm in ((8, 512, 4, 3), (16, 256, 4, 3), (4, 1024, 4, 3), (4, 512, 4, 4),
                                                  (16, 512, 4, 2))]
 
@@ -131,7 +140,7 @@ def axes(row, sms, names):
         return lambda choice: replace(choice, **changes)
 
     every = [
-        ("tile", [vary(blocks=tile.blocks, warps=tile.warps, stages=tile.stages, per_sm=tile.per_sm)
+        ("tile", [vary(blocks=tile.blocks, kernel=tile.kernel, warps=tile.warps, stages=tile.stages, per_sm=tile.per_sm)
                   for tile in tiles(row)]),
         ("split", [vary(split=split) for split in (1, 2, 4, 8)]),
         ("initiator", [vary(initiator=initiator) for initiator in ("push", "pull")]),
@@ -160,7 +169,8 @@ def choose(row, ranks, sms, tuned):
         row_name, _, of_ranks = name.partition("@")
         if row_name.partition(":")[0] == row.kind and int(of_ranks) == ranks:
             other_kind, other = parts_of(row_name)
-            if other_kind == kind and other[1:] == sizes[1:] and fits(choice, row, ranks):
+            known = choice.kernel in {tile.kernel for tile in tiles(row)}
+            if other_kind == kind and other[1:] == sizes[1:] and known and fits(choice, row, ranks):
                 near[name] = abs(math.log2(other[0] / sizes[0]))
     nearest = min(near, key=lambda name: (near[name], name), default=None)
     if nearest:

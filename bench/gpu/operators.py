@@ -21,6 +21,7 @@ NVLink multicast is never used: this program turns it off in NCCL, PyTorch and N
 import os
 
 os.environ.update(NCCL_NVLS_ENABLE="0", TORCH_SYMM_MEM_DISABLE_MULTICAST="1", NVSHMEM_DISABLE_NVLS="1")
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")  # as syncopate does, which is imported after CUDA is used
 
 import contextlib
 import dataclasses

@@ -90,7 +90,7 @@ class Choices(unittest.TestCase):
     def test_choices_are_kept_beside_those_of_products(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "tuned.json"
-            mine = replace(layer_choices.tiles(HEADS)[2], split=4, initiator="pull")
+            mine = replace(layer_choices.tiles(HEADS)[1], split=4, initiator="pull")
             product = rows.Row("ag", 8192, 3584, 8192, ())
             found = {f"{HEADS.name}@2": (mine, 5.0), tuning.key(product, 2): (tuning.Choice(), 7.0)}
             tuning.write_tuned(found, "here", path)
@@ -102,11 +102,13 @@ class Choices(unittest.TestCase):
             self.assertEqual(families.choose(longer, 2, 128, tuned), (replace(mine, sms=128), f"as {HEADS.name}@2"))
             self.assertEqual(families.choose(replace(longer, causal=False), 2, 132, tuned)[1], "default")
             self.assertEqual(families.choose(longer, 4, 132, tuned)[1], "default")
+            # Nor of one that the kernel is too slow to plan for.
+            self.assertEqual(families.choose(replace(HEADS, tokens=65536), 2, 132, tuned)[0].kernel, "attention_streamed")
 
     def test_unlike_choices_have_unlike_names(self):
         base = layer_choices.tiles(HEADS)[0]
         choices = [base, replace(base, warps=8), replace(base, stages=4), replace(base, sms=1), replace(base, per_sm=3),
-                   replace(base, split=2), replace(base, initiator="pull"), replace(base, blocks=(("BLOCK_M", 1),))]
+                   replace(base, split=2), replace(base, initiator="pull"), replace(base, blocks=(("BLOCK_M", 1),)), replace(base, kernel="attention_streamed")]
         self.assertEqual(len({choice.name for choice in choices}), len(choices))
 
 
