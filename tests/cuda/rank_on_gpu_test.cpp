@@ -170,6 +170,21 @@ TEST(RankOnGpu, TheKernelWithoutWaitingDisturbsNoLaunch) {
   }
 }
 
+/// Over and over in the same launch: it takes all tiles each time.
+TEST(RankOnGpu, TheKernelWithoutWaitingTakesItsTilesAnew) {
+  SimulatedRanks ranks(small_gather("direct", "push", 3, kDynamic), Issue::graph, 3);
+  ASSERT_TRUE(ranks.run(2));
+  for (int time = 0; time < 3; ++time) {
+    ranks.problems.clear();
+    ranks.rank(1).kernel_without_waiting(nullptr);
+    ASSERT_TRUE(ranks.run(0));
+    EXPECT_FALSE(ranks.problems.empty()) << "it has read nothing, which would be of the launch before";
+  }
+  ranks.problems.clear();
+  ASSERT_TRUE(ranks.run(2));
+  EXPECT_THAT(ranks.problems, IsEmpty());
+}
+
 int index_of(const Plan& plan, const std::string& name) {
   for (std::size_t i = 0; i < plan.buffers.size(); ++i)
     if (plan.buffers[i].name == name) return static_cast<int>(i);

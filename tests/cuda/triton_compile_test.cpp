@@ -75,6 +75,21 @@ TEST_F(WithTriton, TheLocalAndTheFusedKernelOfEveryOperatorBecomeMachineCode) {
   }
 }
 
+/// Of a dynamic order, too, with descriptors made by the host.
+TEST_F(WithTriton, KernelsWhoseWorkersChooseBecomeMachineCode) {
+  for (const char* name :
+       {"ag_gemm.toml", "a2a_gemm.toml", "ag_grouped_gemm.toml", "gemm_rs.toml", "attention_sp.toml"}) {
+    SCOPED_TRACE(name);
+    const Plan plan = compile_operator(testing::operator_file(name), {{"ranks", "2"}, {"launch.order", "dynamic"}});
+    const CompiledKernel kernel = compile_kernel(plan, KernelText::fused, options_);
+    EXPECT_THAT(kernel.image, StartsWith("\x7f"
+                                         "ELF"));
+    EXPECT_FALSE(kernel.hoist_refused);
+    EXPECT_EQ(kernel.scratch_bytes, 0);
+    EXPECT_THAT(kernel.parameters, ::testing::IsSupersetOf({"syncopate_claims", "syncopate_lookahead"}));
+  }
+}
+
 TEST_F(WithTriton, DescriptorsOfWholeTensorsAreHoistedAndOthersStay) {
   Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"));
   const CompiledKernel kernel = compile_kernel(plan, KernelText::local, options_);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "small_plans.h"
+#include "syncopate/host/history.h"
 
 namespace syncopate::host {
 namespace {
@@ -38,6 +39,41 @@ TEST_F(SchedulerTest, LayoutNumbersEveryAgentOnce) {
     }
   }
   EXPECT_EQ(static_cast<int>(seen.size()), layout.count());
+}
+
+TEST(AgentLayoutTest, SlotsOfADynamicOrderAreActorsBehindTheAgents) {
+  Plan plan = test::small_plan({.ranks = 2, .workers = 3});
+  EXPECT_EQ(AgentLayout(plan).actors(), AgentLayout(plan).count());
+  EXPECT_EQ(AgentLayout(plan).actor_of_slot(1, 2), AgentLayout(plan).worker(1, 2));
+  plan.lookahead = 32;
+  const AgentLayout layout(plan);
+  const auto slots = plan.programs[0].slots.size();
+  EXPECT_EQ(layout.count(), 2 * (1 + 1 + 3));
+  EXPECT_EQ(layout.actors(), layout.count() + static_cast<int>(2 * slots));
+  const int actor = layout.actor_of_slot(1, 2);
+  EXPECT_EQ(actor, layout.count() + static_cast<int>(slots) + 2);
+  EXPECT_EQ(layout.at(actor).kind, AgentKind::slot);
+  EXPECT_EQ(layout.at(actor).rank, 1);
+  EXPECT_EQ(layout.at(actor).index, 2);
+}
+
+TEST(HistoryTest, WhoBeginsAnewKnowsWhatItIsToldAndItsOwnEventsOnly) {
+  History history(2, 3);
+  const EventId early = history.begin(0, 1, EventKind::inputs);
+  const Clock known = history.release(0);
+  history.begin_anew(2, known);
+  EXPECT_TRUE(history.knows(2, early));
+  const EventId own = history.begin(2, 1, EventKind::tile);
+  const EventId other = history.begin(1, 1, EventKind::tile);
+  history.join(2, history.release(1));
+  EXPECT_TRUE(history.knows(2, other));
+  history.join(0, history.end(2));
+  EXPECT_TRUE(history.knows(0, own));
+  history.begin_anew(2, known);
+  EXPECT_FALSE(history.knows(2, other)) << "that was learnt before";
+  history.begin_anew(2, history.release(0));
+  const EventId later = history.begin(2, 2, EventKind::tile);
+  EXPECT_FALSE(history.knows(0, later));
 }
 
 TEST_F(SchedulerTest, SeedDecidesAndEverybodyGetsATurn) {

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "tests/kernel/concrete_fixture.h"
 
@@ -350,6 +352,56 @@ TEST(ConcreteWorker, ABlockedKernelCannotBeRunToItsEnd) {
                                {"out", memory.argument(x)},
                                {"record", memory.argument(flags)}};
   EXPECT_THROW(run_to_end(lower_text(kWaiting), arguments, {0}, {1}, memory), InternalError);
+}
+
+TEST(ConcreteWorker, TakesSlotsAndIsBlockedWhileThereIsNone) {
+  const std::string text = R"(
+@triton.jit
+def syncopate_take(claims, lookahead, rows, columns: tl.constexpr, count, waits, flags, epoch, record, time_limit):
+    return tl.inline_asm_elementwise("...", "=r,l", [claims], dtype=tl.int32, is_pure=False, pack=1)
+
+@triton.jit
+def kernel(claims, tables, out, count):
+    slot = syncopate_take(claims, 6, tables + 1, 3, count, tables, tables, 1, tables, time_limit=1000)
+    while slot < count:
+        tl.store(out + slot, 1)
+        slot = syncopate_take(claims, 6, tables + 1, 3, count, tables, tables, 1, tables, time_limit=1000)
+)";
+  struct Takes : FakeMemory {
+    std::optional<std::int64_t> take(const TakeRequest& request) override {
+      seen = request;
+      return std::exchange(next, std::nullopt);
+    }
+    TakeRequest seen;
+    std::optional<std::int64_t> next;
+  } memory;
+  const int claims = memory.add(Dtype::int64, 5);
+  const int tables = memory.add(Dtype::int64, 1);
+  const int out = memory.add(Dtype::int32, 4);
+  const Arguments arguments = {{"claims", memory.argument(claims)},
+                               {"tables", memory.argument(tables)},
+                               {"out", memory.argument(out)},
+                               {"count", std::int64_t{4}}};
+  Worker worker(lower_text(text), arguments, {0}, {1}, memory);
+  EXPECT_EQ(worker.step(), Worker::State::blocked);
+  EXPECT_THROW(worker.blocked_on(), InternalError) << "it waits for no flag";
+  EXPECT_EQ(memory.seen.claims_buffer, claims);
+  EXPECT_EQ(memory.seen.lookahead, 6);
+  EXPECT_EQ(memory.seen.count, 4);
+  EXPECT_EQ(memory.seen.where.line, 10);
+  EXPECT_EQ(worker.step(), Worker::State::blocked);
+  memory.next = 2;
+  EXPECT_EQ(worker.step(), Worker::State::running);  // the store
+  EXPECT_EQ(memory.get(out, 2), 1);
+  EXPECT_EQ(worker.step(), Worker::State::blocked);
+  memory.next = 4;
+  EXPECT_EQ(worker.step(), Worker::State::finished);
+
+  FakeMemory none;
+  none.add(Dtype::int64, 5);
+  none.add(Dtype::int64, 1);
+  none.add(Dtype::int32, 4);
+  EXPECT_THROW(run_to_end(lower_text(text), arguments, {0}, {1}, none), InternalError);
 }
 
 TEST(ConcreteWorker, ARaiseIsAStepOfItsOwn) {
