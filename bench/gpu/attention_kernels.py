@@ -135,8 +135,8 @@ def child(code, target):
     kernel = compile_source(module.attention, code)
     metadata = kernel.metadata
     pathlib.Path(target).write_text(json.dumps({
-        "name": metadata.name, "threads": 32 * metadata.num_warps, "shared_bytes": metadata.shared,
-        "scratch_bytes": metadata.global_scratch_size or 0, "image": kernel.asm["cubin"].hex()}))
+        "name": metadata.name, "warps": metadata.num_warps, "shared_bytes": metadata.shared,
+        "scratch_bytes": metadata.global_scratch_size or 0, "descriptors": [], "image": kernel.asm["cubin"].hex()}))
 
 
 def compile_one(code, folder):

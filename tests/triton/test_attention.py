@@ -129,6 +129,18 @@ class Interpreted(unittest.TestCase):
 
 class Compiled(unittest.TestCase):
 
+    def test_what_the_benchmark_compiles_it_can_load(self):
+        from attention_kernels import compile_all
+        from unittest.mock import patch
+
+        code = Code(read_table(TABLE)[64, True], 64, 4, True, "bf16")
+        with patch("gemm_kernels.ctypes.CDLL") as load:
+            for function in ("cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"):
+                getattr(load.return_value, function).return_value = 0
+            kernel = compile_all([code])[code]
+        self.assertEqual((kernel.threads, kernel.descriptors), (32 * code.configuration.warps, []))
+        self.assertTrue(load.return_value.cuModuleLoadData.call_args.args[1].startswith(b"\x7fELF"))
+
     def compile(self, code):
         """(PTX, what the assembler says of it)"""
         from attention_kernels import compile_source
