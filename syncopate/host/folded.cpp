@@ -24,4 +24,9 @@ bool FoldedParts::is_meant(int buffer, const Event& reader, const Event& writer)
          });
 }
 
+bool FoldedParts::comes_again(const Event& writer, const Event& before) const {
+  return writer.kind == EventKind::transfer && before.kind == EventKind::transfer && writer.launch == before.launch &&
+         transfer(writer).destination.region.overlaps(transfer(before).destination.region);
+}
+
 }  // namespace syncopate::host

@@ -13,6 +13,8 @@ class FoldedParts {
   /// Whether what `writer`, a transfer, has put into a folded buffer is what `reader`, a tile or a transfer, reads
   /// there.
   bool is_meant(int buffer, const Event& reader, const Event& writer) const;
+  /// Whether `writer`, a transfer, brings again what `before` has brought in the same launch.
+  bool comes_again(const Event& writer, const Event& before) const;
 
  private:
   const Transfer& transfer(const Event& event) const;

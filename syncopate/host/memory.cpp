@@ -56,6 +56,15 @@ std::span<std::byte> Memory::write(int rank, int buffer, std::span<const Run> ru
   check_not_completed(rank, buffer, runs, event, "writes");
   RankMemory& memory = at(rank);
   const auto index = static_cast<std::size_t>(buffer);
+  if (plan_.buffer(buffer).fold) {
+    const auto is_new = [&](EventId before) {
+      return before == 0 || before == event || !folded_.comes_again(history_.event(event), history_.event(before));
+    };
+    if (auto conflict = memory.shadows[index].find_other(runs, is_new)) {
+      conflict->kind = ConflictKind::second_write;
+      fail_write(rank, buffer, *conflict, event, where);
+    }
+  }
   if (const auto conflict = memory.shadows[index].write(history_, event, runs))
     fail_write(rank, buffer, *conflict, event, where);
   return memory.buffers[index];

@@ -83,6 +83,10 @@ std::string arguments_line(const Plan& plan) {
   return fmt::format("{}", fmt::join(texts, "; "));
 }
 
+bool is_folded(const Plan& plan) {
+  return std::any_of(plan.buffers.begin(), plan.buffers.end(), [](const Buffer& buffer) { return buffer.fold; });
+}
+
 std::string order_line(const Plan& plan) {
   if (plan.ranks == 1) return "as in the local kernel";
   std::int64_t least = INT64_MAX;
@@ -92,12 +96,13 @@ std::string order_line(const Plan& plan) {
     least = std::min<std::int64_t>(least, first_wait - rank.slots.begin());
     parts += static_cast<std::int64_t>(rank.slots.size() - tiles_of(plan, 0).size());
   }
-  std::string text = fmt::format("{}; every rank starts with at least {} that wait{} for nothing",
-                                 reduced_buffer(plan) >= 0
-                                     ? "chunks that leave first, in that order, then own ones in order of arrival"
-                                 : slots_raise(plan) ? "in order of arrival, and of departure where that is the same"
-                                                     : "local chunks first, then in order of arrival",
-                                 count_of(least, "tile"), least == 1 ? "s" : "");
+  std::string text = fmt::format(
+      "{}; every rank starts with at least {} that wait{} for nothing",
+      reduced_buffer(plan) >= 0 ? "chunks that leave first, in that order, then own ones in order of arrival"
+      : is_folded(plan)         ? "in order of arrival, part by part of what is kept in bounded memory"
+      : slots_raise(plan)       ? "in order of arrival, and of departure where that is the same"
+                                : "local chunks first, then in order of arrival",
+      count_of(least, "tile"), least == 1 ? "s" : "");
   if (parts > 0) text += fmt::format("; {} more for tiles that are stored in parts", parts);
   return text;
 }

@@ -305,10 +305,17 @@ TEST(BindReduced, PlacementsOfOutputs) {
               HasSubstr("shards dimension 2 of a tensor of 2 dimensions"));
 }
 
-TEST(BindReduced, BudgetsAreForReducedOutputs) {
+TEST(BindReduced, BudgetsAreForReducedOutputsAndGatheredInputs) {
+  EXPECT_EQ(error_of({{"communicate.a.memory_budget", "1 MiB"}}), "no error") << "all of it fits";
   EXPECT_THAT(
-      error_of({{"communicate.a.memory_budget", "1 MiB"}}),
-      HasSubstr("tensor 'a' is gathered and needs no staging; a memory budget is for outputs that are reduced"));
+      error_of({{"communicate.a.memory_budget", "4 KiB"}}),
+      HasSubstr("--set communicate.a.memory_budget=4 KiB: tensor 'a' is gathered, takes 768.00 KiB and cannot be "
+                "bounded to 4.00 KiB"));
+  EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(1)\""},
+                        {"tensors.a.shape", "[\"M\", \"K * ranks\"]"},
+                        {"communicate.a.memory_budget", "1 MiB"}}),
+              HasSubstr("tensor 'a' is exchanged and needs no staging; a memory budget is for outputs that are reduced "
+                        "and for inputs that are gathered: remove it"));
 }
 
 TEST(BindReduced, TooManyTransfers) {

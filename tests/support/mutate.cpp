@@ -194,6 +194,11 @@ class Mutator {
   /// these comes all that was before it in its queue. So who waits for the one may have waited for the other.
   bool may_follow(const Place& a, const Place& b) const { return stage(a) != stage(b); }
 
+  /// Into a folded buffer a transfer comes after tiles, and so after all that these have waited for.
+  bool wait_for_tiles(const Place& a, const Place& b) const {
+    return plan_.buffer(transfer(a).destination.buffer).fold && plan_.buffer(transfer(b).destination.buffer).fold;
+  }
+
   void swap_transfers() {
     for_each_pair_of_a_rank([&](const Place& a, const Place& b) {
       add("swap transfers", fmt::format("{} and {} change places", name(a), name(b)), true,
@@ -214,7 +219,7 @@ class Mutator {
         const Place b = places_[j];
         if (transfer(a).signals == transfer(b).signals) continue;
         add("swap signals", fmt::format("{} and {} exchange their signals", name(a), name(b)),
-            alike(a, b) || may_follow(a, b),
+            alike(a, b) || may_follow(a, b) || wait_for_tiles(a, b),
             [a, b](Plan& plan) { std::swap(transfer_at(plan, a).signals, transfer_at(plan, b).signals); });
       }
     }
