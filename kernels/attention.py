@@ -45,6 +45,7 @@ def masked(scores, rows, first, KV_LENGTH, q_start, CAUSAL: tl.constexpr):
 def attention(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q_start, scale,
               BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, GROUP: tl.constexpr,
               CAUSAL: tl.constexpr):
+    tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
     PART: tl.constexpr = min(HEAD_DIM, BLOCK_N)
     tl.static_assert(HEAD_DIM == PART or HEAD_DIM == 2 * PART, "BLOCK_N is at least half of HEAD_DIM")
     width = HEADS * HEAD_DIM

@@ -27,6 +27,7 @@ NO_PEAK = tl.constexpr(-1.0e30)
 def attention_streamed(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_LENGTH, HEADS, q_start, scale,
                        BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_DIM: tl.constexpr, GROUP: tl.constexpr,
                        CAUSAL: tl.constexpr, TWO_STRETCHES: tl.constexpr = False, q_second=0):
+    tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
     width = HEADS * HEAD_DIM
     kv_width = HEADS // GROUP * HEAD_DIM
     q = tl.make_tensor_descriptor(q_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])

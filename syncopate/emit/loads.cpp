@@ -40,6 +40,10 @@ class LoadEditor {
       reject(load.range,
              fmt::format("this loads '{}', which is a sum over ranks, through a descriptor", input_.parameter),
              "load it through pointers: tl.load adds the summands of other ranks");
+    if (load.block_pointer)
+      reject(load.range,
+             fmt::format("this loads '{}', which is a sum over ranks, through a block pointer", input_.parameter),
+             "load it through pointers with a mask: tl.load adds the summands of other ranks");
     if (is_copied_(load.range))
       reject(load.range,
              fmt::format("this loads '{}', a sum over ranks, among what makes the values of an output that is one, too",

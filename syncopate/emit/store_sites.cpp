@@ -82,6 +82,10 @@ void StoreSites::add_site(const Store& store) {
              fmt::format("this stores to '{}', which is a sum over ranks, through a descriptor of {} dimensions",
                          parameter_, store.dimensions),
              "use a descriptor of 2 dimensions, or pointers");
+    if (store.block_pointer)
+      reject(store.range,
+             fmt::format("this stores to '{}', which is a sum over ranks, through a block pointer", parameter_),
+             "use a descriptor (tl.make_tensor_descriptor), or pointers with a mask");
     if (first_ == nullptr) first_ = statement.get();
     last_ = statement.get();
     found.descriptor = store.descriptor;

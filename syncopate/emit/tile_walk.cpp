@@ -211,8 +211,11 @@ class Walk {
 
   std::string index_load(std::size_t axis) const {
     const std::string offset = axis == 0 ? "" : fmt::format(" + {}", axis);
-    return fmt::format("{} = tl.load(syncopate_row{}).to(tl.int32) + syncopate_ready", scheduler_.index_variables[axis],
-                       offset);
+    const std::string& name = scheduler_.index_variables[axis];
+    const auto& wide = scheduler_.wide_index_variables;  // the table's own type
+    const bool narrow = std::find(wide.begin(), wide.end(), name) == wide.end();
+    return fmt::format("{} = tl.load(syncopate_row{}){} + syncopate_ready", name, offset,
+                       narrow ? ".to(tl.int32)" : "");
   }
 
   /// One step of the user's indentation.

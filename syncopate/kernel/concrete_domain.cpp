@@ -38,6 +38,30 @@ Extents extents_of(std::span<const Register> operands, std::size_t first, const 
 
 bool scalar_truth(const Value& value) { return value.kind == Kind::floating ? value.number != 0 : value.integer != 0; }
 
+/// All elements of a block in one dimension.
+Extents flat(const Value& block) {
+  Extents extents;
+  extents.rank = 1;
+  extents[0] = block.extents.count();
+  return extents;
+}
+
+/// The elements of two blocks in turn, along the last dimension.
+Value interleave(const Value& left, const Value& right) {
+  const Value pairs = join(left, right);
+  Extents extents = pairs.extents;
+  --extents.rank;
+  extents[extents.rank - 1] *= 2;
+  return reshape(pairs, extents);
+}
+
+/// What an access may say only through a block pointer: padding and the dimensions to check.
+void refuse_bounds(std::span<const Register> operands, std::string_view what) {
+  if (std::all_of(operands.begin(), operands.end(), [](Register each) { return each == kNoRegister; })) return;
+  throw OperationError{fmt::format("{} with boundary_check or padding_option, but without a block pointer", what),
+                       "give a mask"};
+}
+
 /// "min" of `range`: the loop counter's dtype is that of its bounds, int32 for Python numbers.
 Value typed_counter(const Value& start, const Value& end, const Value& step) {
   Dtype dtype = Dtype::int32;
@@ -211,7 +235,14 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       return set(fma(operand(0), operand(1), operand(2)));
     case Opcode::cast:
       return set(cast(operand(0), expect_dtype(operand(1), "the target of a conversion")));
+    case Opcode::bitcast:
+      return set(bitcast(operand(0), expect_dtype(operand(1), "the target of a conversion")));
+    case Opcode::check:
+      return check_static(instruction, registers);
+    case Opcode::refuse:
+      throw OperationError{std::string(text_of(operand(0), "a problem")), std::string(text_of(operand(1), "a remedy"))};
     case Opcode::dtype_of:
+      if (operand(0).kind == Kind::block_pointer) return set(dtype_value(operand(0).dtype));
       if (operand(0).kind == Kind::descriptor) return set(dtype_value(operand(0).descriptor->dtype));
       if (!operand(0).is_number() && operand(0).kind != Kind::pointer)
         throw OperationError{fmt::format("the dtype of {}", describe(operand(0))), ""};
@@ -233,7 +264,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::full_like:
       return set(full(operand(0), operand(1).dtype, operand(1).extents));
     case Opcode::reshape:
-      return set(reshape(operand(0), extents_of(operands, 1, registers)));
+      return set(reshape(operand(0), operands.size() == 1 ? flat(operand(0)) : extents_of(operands, 1, registers)));
     case Opcode::broadcast_to:
       return set(broadcast_to(operand(0), extents_of(operands, 1, registers)));
     case Opcode::permute:
@@ -241,7 +272,7 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
     case Opcode::expand_dims:
       return set(expand_dims(operand(0), expect_integer(operand(1), "a dimension")));
     case Opcode::join:
-      return set(join(operand(0), operand(1)));
+      return set(instruction.operation == 0 ? join(operand(0), operand(1)) : interleave(operand(0), operand(1)));
     case Opcode::split: {
       auto [left, right] = split(operand(0));
       registers[instruction.result] = std::move(left);
@@ -252,12 +283,40 @@ void ConcreteDomain::execute_unchecked(const Instruction& instruction, Value* re
       return set(dot_of(instruction, registers));
     case Opcode::reduce:
       return set(reduce_of(instruction, registers));
+    case Opcode::index_of:
+      return set(index_of_extreme(instruction, registers));
+    case Opcode::scan:
+      return set(scan(static_cast<ScanOperation>(instruction.operation), operand(0),
+                      axis_of(operand(1), operand(0), "a scan"), scalar_truth(operand(2))));
+    case Opcode::sort:
+      return set(sort(operand(0), scalar_truth(operand(1))));
+    case Opcode::flip:
+      return set(flip(operand(0), axis_of(operand(1), operand(0), "tl.flip")));
+    case Opcode::gather:
+      return set(gather_along(operand(0), operand(1), axis_of(operand(2), operand(0), "tl.gather")));
+    case Opcode::take:
+      return set(take(operand(0), axis_of(operand(1), operand(0), "a reduction"), operand(2).integer));
+    case Opcode::put: {
+      const int axis = axis_of(operand(1), operand(0), "a scan");
+      // `x = put(x, ...)` writes in place: the register gives the elements up, it is written next anyway.
+      const bool in_place = operands[0] == instruction.result;
+      Value whole = in_place ? std::move(registers[operands[0]]) : operand(0);
+      return set(put(std::move(whole), axis, operand(2).integer, operand(3)));
+    }
     case Opcode::load:
+      if (operand(0).kind == Kind::block_pointer) return set(load_block(instruction, registers));
+      refuse_bounds(operands.subspan(3), "tl.load");
       return set(load(instruction, operand(0), optional(1), optional(2)));
     case Opcode::store:
+      if (operand(0).kind == Kind::block_pointer) return store_block(instruction, registers);
+      refuse_bounds(operands.subspan(3), "tl.store");
       return store(instruction, operand(0), operand(1), optional(2));
-    case Opcode::atomic_add:
-      return set(atomic_add(instruction, operand(0), operand(1), optional(2)));
+    case Opcode::atomic:
+      return set(atomic(instruction, operand(0), operand(1), optional(2)));
+    case Opcode::make_block_pointer:
+      return set(block_pointer_of(instruction, registers));
+    case Opcode::advance:
+      return set(advanced(instruction, registers));
     case Opcode::make_descriptor:
       return set(descriptor_of(instruction, registers));
     case Opcode::descriptor_load:
@@ -309,17 +368,36 @@ Value ConcreteDomain::reduce_of(const Instruction& instruction, const Value* reg
   const auto operands = program_->operands_of(instruction);
   const Value& value = registers[operands[0]];
   const auto operation = static_cast<ReduceOperation>(instruction.operation);
-  if (operands[1] == kNoRegister) {
-    Extents flat;
-    flat.rank = 1;
-    flat[0] = value.extents.count();
-    return reduce(operation, reshape(value, flat), 0);
-  }
-  const std::int64_t axis = expect_integer(registers[operands[1]], "the axis of a reduction");
-  const int rank = value.extents.rank;
-  if (axis < -rank || axis >= rank)
-    throw OperationError{fmt::format("a reduction of {} along dimension {}", describe(value), axis), ""};
-  return reduce(operation, value, static_cast<int>(axis < 0 ? axis + rank : axis));
+  if (operands[1] == kNoRegister) return reduce(operation, reshape(value, flat(value)), 0);
+  return reduce(operation, value, axis_of(registers[operands[1]], value, "a reduction"));
+}
+
+Value ConcreteDomain::index_of_extreme(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  const Value& value = registers[operands[0]];
+  const auto operation = static_cast<ReduceOperation>(instruction.operation);
+  if (operands[1] != kNoRegister) return index_of(operation, value, axis_of(registers[operands[1]], value, "a search"));
+  return index_of(operation, reshape(value, flat(value)), 0);
+}
+
+int ConcreteDomain::axis_of(const Value& axis, const Value& block, std::string_view what) const {
+  const std::int64_t number = expect_integer(axis, fmt::format("the axis of {}", what));
+  const int rank = block.extents.rank;
+  if (number < -rank || number >= rank)
+    throw OperationError{fmt::format("{} of {} along dimension {}", what, describe(block), number), ""};
+  return static_cast<int>(number < 0 ? number + rank : number);
+}
+
+void ConcreteDomain::check_static(const Instruction& instruction, const Value* registers) const {
+  const auto operands = program_->operands_of(instruction);
+  if (truth(registers[operands[0]], instruction)) return;
+  throw OperationError{"this static assertion fails",
+                       operands[1] == kNoRegister ? "" : std::string(text_of(registers[operands[1]], "its message"))};
+}
+
+std::string_view ConcreteDomain::text_of(const Value& value, std::string_view what) const {
+  if (value.kind != Kind::string) throw OperationError{fmt::format("{} is {}", what, describe(value)), "give a string"};
+  return program_->strings[static_cast<std::size_t>(value.buffer)];
 }
 
 Value ConcreteDomain::permute_of(const Instruction& instruction, const Value* registers) const {
@@ -393,10 +471,8 @@ void ConcreteDomain::check(const Instruction& instruction, const Value* register
   const auto operands = program_->operands_of(instruction);
   Value condition = registers[operands[0]];
   if (condition.is_block()) {
-    Extents flat;
-    flat.rank = 1;
-    flat[0] = condition.extents.count();
-    condition = reduce(ReduceOperation::minimum, reshape(cast(condition, Dtype::int32), flat), 0);
+    const Value numbers = cast(condition, Dtype::int32);
+    condition = reduce(ReduceOperation::minimum, reshape(numbers, flat(numbers)), 0);
   }
   if (truth(condition, instruction)) return;
   const auto string = [&](Register value) -> const std::string& {

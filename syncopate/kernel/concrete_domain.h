@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "syncopate/kernel/concrete.h"
@@ -47,6 +48,7 @@ class ConcreteDomain {
   [[noreturn]] void fail(const Instruction& instruction, const OperationError& error) const;
   void execute_unchecked(const Instruction& instruction, Value* registers);
   Value dot_of(const Instruction& instruction, Value* registers) const;
+  Value index_of_extreme(const Instruction& instruction, const Value* registers) const;
   Value reduce_of(const Instruction& instruction, const Value* registers) const;
   Value permute_of(const Instruction& instruction, const Value* registers) const;
   Value extent_of(const Instruction& instruction, const Value* registers) const;
@@ -55,13 +57,26 @@ class ConcreteDomain {
   void raise(const Instruction& instruction, const Value* registers);
   void check(const Instruction& instruction, const Value* registers) const;
   Value descriptor_of(const Instruction& instruction, const Value* registers) const;
+  Value block_pointer_of(const Instruction& instruction, const Value* registers) const;
+  Value advanced(const Instruction& instruction, const Value* registers) const;
+  void check_static(const Instruction& instruction, const Value* registers) const;
+  std::string_view text_of(const Value& value, std::string_view what) const;
+  int axis_of(const Value& axis, const Value& block, std::string_view what) const;
   std::int64_t grid(const Instruction& instruction, const Value* registers, const std::vector<std::int64_t>& values,
                     std::int64_t missing) const;
 
   // Memory (concrete_memory.cpp).
   Value load(const Instruction& instruction, const Value& pointer, const Value* mask, const Value* other);
   void store(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
-  Value atomic_add(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
+  Value atomic(const Instruction& instruction, const Value& pointer, const Value& value, const Value* mask);
+  /// Where the lanes of a block pointer's block are, and which of them are inside the bounds that the access checks.
+  struct BlockLanes {
+    Value pointers;
+    Value inside;
+  };
+  BlockLanes block_lanes(const Instruction& instruction, std::size_t first_dimension, const Value* registers) const;
+  Value load_block(const Instruction& instruction, const Value* registers);
+  void store_block(const Instruction& instruction, const Value* registers);
   Value descriptor_load(const Instruction& instruction, const Value* registers);
   /// Or adds.
   void descriptor_store(const Instruction& instruction, const Value* registers);

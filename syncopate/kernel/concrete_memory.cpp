@@ -113,21 +113,52 @@ void sort_and_join(std::vector<Run>& runs) {
 }
 
 template <typename T>
-T added(T a, T b) {
-  if constexpr (std::is_same_v<T, std::int64_t>)
-    return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
-  else
+T combined(AtomicOperation operation, T a, T b) {
+  switch (operation) {
+    case AtomicOperation::minimum:
+      return std::min(a, b);
+    case AtomicOperation::maximum:
+      return std::max(a, b);
+    default:
+      break;
+  }
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    switch (operation) {
+      case AtomicOperation::bit_and:
+        return a & b;
+      case AtomicOperation::bit_or:
+        return a | b;
+      case AtomicOperation::bit_xor:
+        return a ^ b;
+      default:
+        return static_cast<T>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));
+    }
+  } else {
+    if (operation != AtomicOperation::add)
+      throw OperationError{"a bitwise atomic operation on floating numbers", "use an integer dtype"};
     return a + b;
+  }
 }
 
-/// memory[i] += value; gives the old element.
+/// Combines one element of memory with `value`; gives the old element.
 template <typename T>
-T add_in_memory(std::byte* memory, Dtype dtype, T value) {
+T combine_in_memory(AtomicOperation operation, std::byte* memory, Dtype dtype, T value) {
   T old{};
   decode(memory, 1, dtype, &old);
-  const T sum = added(old, value);
-  encode(&sum, 1, dtype, memory);
+  const T result = combined(operation, old, value);
+  encode(&result, 1, dtype, memory);
   return old;
+}
+
+/// What Triton refuses (atom_red_typechecking_impl).
+void check_atomic(AtomicOperation operation, Dtype dtype) {
+  const bool halves = dtype == Dtype::fp16 || dtype == Dtype::bf16;
+  if (size_in_bytes(dtype) < 4 && !(halves && operation == AtomicOperation::add))
+    throw OperationError{fmt::format("an atomic operation on {}", name_of(dtype)),
+                         halves ? "of 16-bit floats Triton has tl.atomic_add only" : "use 32 or 64 bits"};
+  const bool orders = operation == AtomicOperation::minimum || operation == AtomicOperation::maximum;
+  if (orders && dtype == Dtype::uint64)
+    throw OperationError{"an atomic minimum or maximum of uint64 is not supported", "use int64"};
 }
 
 }  // namespace
@@ -206,9 +237,11 @@ void ConcreteDomain::store(const Instruction& instruction, const Value& pointer,
     encode(element_address(elements, part.lane), part.run.count, pointer.dtype, bytes.data() + part.run.offset * size);
 }
 
-Value ConcreteDomain::atomic_add(const Instruction& instruction, const Value& pointer, const Value& value,
-                                 const Value* mask) {
-  expect_pointer(pointer, "tl.atomic_add to");
+Value ConcreteDomain::atomic(const Instruction& instruction, const Value& pointer, const Value& value,
+                             const Value* mask) {
+  const auto operation = static_cast<AtomicOperation>(instruction.operation);
+  expect_pointer(pointer, "an atomic operation on");
+  check_atomic(operation, pointer.dtype);
   const Value bools = shaped_mask(mask, pointer);
   const bool masked = bools.kind != Kind::undefined;
   const Value block = as_block(pointer);
@@ -223,21 +256,17 @@ Value ConcreteDomain::atomic_add(const Instruction& instruction, const Value& po
       for (std::int64_t i = 0; i < part.run.count; ++i) {
         std::byte* const memory = bytes.data() + (part.run.offset + i) * size;
         const auto lane = part.lane + i;
-        switch (storage_of(addends)) {
-          case Storage::float32:
-            old.mutable_elements<float>()[lane] = add_in_memory(memory, pointer.dtype, addends.elements<float>()[lane]);
-            break;
-          case Storage::float64:
-            old.mutable_elements<double>()[lane] =
-                add_in_memory(memory, pointer.dtype, addends.elements<double>()[lane]);
-            break;
-          case Storage::int64:
-            old.mutable_elements<std::int64_t>()[lane] =
-                add_in_memory(memory, pointer.dtype, addends.elements<std::int64_t>()[lane]);
-            break;
-          case Storage::byte:
-            throw OperationError{"tl.atomic_add to bools", "use an integer or floating dtype"};
-        }
+        const auto combine = [&](auto* type) {
+          using T = std::remove_pointer_t<decltype(type)>;
+          old.mutable_elements<T>()[lane] =
+              combine_in_memory(operation, memory, pointer.dtype, addends.elements<T>()[lane]);
+        };
+        if (storage_of(addends) == Storage::float32)
+          combine(static_cast<float*>(nullptr));
+        else if (storage_of(addends) == Storage::float64)
+          combine(static_cast<double*>(nullptr));
+        else
+          combine(static_cast<std::int64_t*>(nullptr));
       }
     }
   }
@@ -317,7 +346,8 @@ void ConcreteDomain::descriptor_store(const Instruction& instruction, const Valu
     if (storage_of(elements) != Storage::float32)
       throw OperationError{fmt::format("an addition to {} in memory", name_of(descriptor.dtype)), ""};
     for (std::int64_t i = 0; i < inside.count; ++i)
-      add_in_memory(memory + i * size, descriptor.dtype, elements.elements<float>()[row.lane + i]);
+      combine_in_memory(AtomicOperation::add, memory + i * size, descriptor.dtype,
+                        elements.elements<float>()[row.lane + i]);
   }
 }
 

@@ -223,8 +223,19 @@ class Analysis {
         return id;
       }
       if (before > 0 && tiles.back().writes == tiles[before - 1].writes) return id;
+      // Columns without a mask go on in the rows below, which are those of other programs.
+      if (overlap(tiles.front().writes, tiles.back().writes)) return id;
     }
     return kMostPrograms;
+  }
+
+  using Writes = std::vector<std::vector<Region>>;
+  static bool overlap(const Writes& a, const Writes& b) {
+    for (std::size_t t = 0; t < a.size(); ++t)
+      for (const Region& one : a[t])
+        for (const Region& other : b[t])
+          if (!intersect(one, other).empty()) return true;
+    return false;
   }
 
   void check() const {
@@ -251,6 +262,13 @@ class Analysis {
     if (!problem) return;
     const SourceLocation where = program_->locate(*domain_->first_write(t));
     const std::string& name = layouts_[t].name;
+    if (const Instruction* atomic = domain_->first_atomic(t); atomic != nullptr && problem->overlap)
+      throw UserError(program_->locate(*atomic),
+                      fmt::format("{} changes {} at {} by an atomic operation, which {} changes too",
+                                  domain_->tile_name(problem->first_tile), name, problem->region.to_string(),
+                                  domain_->tile_name(problem->second_tile)),
+                      "let each tile store what it adds in a place of its own, in an output with one axis more, and "
+                      "combine these after the kernel");
     if (problem->overlap)
       throw UserError(where,
                       fmt::format("{} and {} both write {} at {}", domain_->tile_name(problem->first_tile),

@@ -47,6 +47,8 @@ bool same_value(const FootprintValue& a, const FootprintValue& b) {
       return same_mask(a.mask, b.mask);
     case ValueKind::floating:
       return a.number == b.number && a.shape() == b.shape();
+    case ValueKind::block_pointer:
+      return a.descriptor == b.descriptor && a.offsets() == b.offsets();
     case ValueKind::descriptor:
     case ValueKind::string:
       return a.descriptor == b.descriptor;

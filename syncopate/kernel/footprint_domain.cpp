@@ -34,6 +34,7 @@ FootprintDomain::FootprintDomain(std::shared_ptr<const Program> program, std::ve
       loops_(std::move(loops)),
       first_write_(tensors_.size()),
       first_read_(tensors_.size()),
+      first_atomic_(tensors_.size()),
       stored_again_(tensors_.size()),
       unguarded_read_(tensors_.size()),
       read_past_indices_(tensors_.size()),
@@ -124,7 +125,7 @@ void FootprintDomain::enter_loop(int number, Value& counter, const Value& end, c
   for (const Register input : loop.inputs) {
     const Value& value = registers[input];
     append_key(value, key);
-    if (value.kind != ValueKind::descriptor) continue;
+    if (value.kind != ValueKind::descriptor && value.kind != ValueKind::block_pointer) continue;
     const Descriptor& about = descriptors_[at_index(value.descriptor)];
     key.insert(key.end(), {about.parameter, about.whole ? 1 : 0, about.rank, about.base});
     for (const auto* list : {&about.shape, &about.stride, &about.block})
@@ -188,6 +189,11 @@ void FootprintDomain::execute(const Instruction& instruction, Value* registers) 
     case Opcode::descriptor_store:
       access_descriptor(Direction::write, registers[operands[0]], operands.subspan(2), registers, instruction);
       return;
+    case Opcode::check:
+      return check(instruction, operands, registers);
+    case Opcode::refuse:
+      fail(instruction, program_->strings[at_index(registers[operands[0]].descriptor)],
+           program_->strings[at_index(registers[operands[1]].descriptor)]);
     case Opcode::split: {
       const Value& whole = registers[operands[0]];
       LaneShape half = whole.shape();
@@ -240,6 +246,10 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
     }
     case Opcode::cast:
       return apply_cast(operand(0), dtype_operand(operand(1), instruction), instruction);
+    case Opcode::bitcast: {
+      const Dtype dtype = dtype_operand(operand(1), instruction);
+      return computed(operand(0), operand(0).shape(), dtype, instruction);
+    }
     case Opcode::dtype_of: {
       Value dtype;
       dtype.kind = ValueKind::dtype;
@@ -267,8 +277,15 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
     }
     case Opcode::full_like:
       return full(operand(0), operand(1).dtype, operand(1).shape(), instruction);
-    case Opcode::reshape:
-      return reshaped(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
+    case Opcode::reshape: {
+      LaneShape shape = shape_operand(operands.subspan(1), registers, instruction);
+      if (operands.size() == 1) {  // all in one dimension
+        shape.rank = 1;
+        shape[0] = 1;
+        for (int d = 0; d < operand(0).shape().rank; ++d) shape[0] *= operand(0).shape()[d];
+      }
+      return reshaped(operand(0), shape, instruction);
+    }
     case Opcode::broadcast_to:
       return broadcast_value(operand(0), shape_operand(operands.subspan(1), registers, instruction), instruction);
     case Opcode::permute:
@@ -279,18 +296,37 @@ FootprintValue FootprintDomain::evaluate(const Instruction& instruction, const V
       LaneShape shape = broadcast(operand(0).shape(), operand(1).shape()).value_or(operand(0).shape());
       if (shape.rank == kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
       shape[shape.rank++] = 2;
-      const Value& source = operand(0).kind == ValueKind::opaque ? operand(0) : operand(1);
-      if (source.kind == ValueKind::opaque) return opaque_value(shape, source.dtype, source.reason, *source.origin);
-      return opaque_value(shape, operand(0).dtype, OpaqueReason::arithmetic, instruction);
+      if (instruction.operation != 0) {  // in turn, along the last dimension
+        --shape.rank;
+        shape[shape.rank - 1] *= 2;
+      }
+      return computed(operand(0).kind == ValueKind::opaque ? operand(0) : operand(1), shape, operand(0).dtype,
+                      instruction);
     }
     case Opcode::dot:
       return dot(instruction, operands, registers);
     case Opcode::reduce:
       return reduce(instruction, operands, registers);
+    case Opcode::index_of:
+      return index_of(instruction, operands, registers);
+    case Opcode::scan:
+    case Opcode::sort:
+    case Opcode::flip:
+    case Opcode::put:
+      return computed(operand(0), operand(0).shape(), operand(0).dtype, instruction);
+    case Opcode::gather:
+      return computed(operand(0), operand(1).shape(), operand(0).dtype, instruction);
+    case Opcode::take:
+      return computed(operand(0), reduced_shape(instruction, operands, registers), operand(0).dtype, instruction);
     case Opcode::load:
-    case Opcode::atomic_add:
     case Opcode::descriptor_load:
       return load(instruction, operands, registers);
+    case Opcode::atomic:
+      return atomic(instruction, operands, registers);
+    case Opcode::make_block_pointer:
+      return make_block_pointer(instruction, operands, registers);
+    case Opcode::advance:
+      return advance(instruction, operands, registers);
     case Opcode::make_descriptor:
       return make_descriptor(instruction, operands, registers);
     default:
@@ -309,148 +345,6 @@ FootprintValue FootprintDomain::grid_value(const Instruction& instruction, Opera
   if (counts_[at_index(axis)] == 0)
     fail(instruction, "the number of programs is not known here", "say how many programs the launch has (grid)");
   return scalar_value(counts_[at_index(axis)], Dtype::int32);
-}
-
-FootprintValue FootprintDomain::full(const Value& value, Dtype dtype, const LaneShape& shape,
-                                     const Instruction& instruction) const {
-  const bool foreseeable = value.kind == ValueKind::integer || value.kind == ValueKind::boolean;
-  if (foreseeable && !is_floating(dtype)) {
-    const Value typed = apply_cast(value, dtype, instruction);
-    return broadcast_value(typed, shape, instruction);
-  }
-  if (value.kind == ValueKind::opaque) return opaque_value(shape, dtype, value.reason, *value.origin);
-  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
-}
-
-FootprintValue FootprintDomain::broadcast_value(const Value& value, const LaneShape& shape,
-                                                const Instruction& instruction) const {
-  if (broadcast(value.shape(), shape) != shape)
-    fail(instruction, "this block cannot be broadcast to that shape", "extents must be equal or 1");
-  Value result = value;
-  if (value.kind == ValueKind::boolean)
-    result.mask = broadcast_to(value.mask, shape);
-  else if (value.kind == ValueKind::opaque)
-    result.form.shape = shape;
-  else if (value.kind == ValueKind::floating)
-    return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
-  else
-    result.form = broadcast_to(value.form, shape);
-  if (value.bounded) result.mask = broadcast_to(value.mask, shape);
-  return result;
-}
-
-FootprintValue FootprintDomain::reshaped(const Value& value, const LaneShape& shape,
-                                         const Instruction& instruction) const {
-  std::int64_t old_volume = 1, new_volume = 1;
-  for (int d = 0; d < value.shape().rank; ++d) old_volume *= value.shape()[d];
-  for (int d = 0; d < shape.rank; ++d) new_volume *= shape[d];
-  if (old_volume != new_volume)
-    fail(instruction, fmt::format("a block of {} elements cannot take a shape of {}", old_volume, new_volume),
-         "a reshape keeps the number of elements");
-  if (value.kind == ValueKind::opaque) {
-    Value result = value;
-    result.form.shape = shape;
-    result.bounded = false;
-    return result;
-  }
-  if (value.kind == ValueKind::integer || value.kind == ValueKind::pointer)
-    if (const auto form = reshape(value.form, shape)) {
-      Value result = value;
-      result.form = *form;
-      return result;
-    }
-  if (value.kind == ValueKind::boolean && (value.mask.full() || value.mask.empty()))
-    return boolean_value(value.mask.full() ? LaneMask::all(shape) : LaneMask::none(shape));
-  return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
-}
-
-FootprintValue FootprintDomain::rearranged(const Value& value, std::span<const int> source) const {
-  Value result;
-  result.take_type(value);
-  if (value.kind == ValueKind::boolean)
-    result.mask = rearrange(value.mask, source);
-  else
-    rearrange(value.form, source, result.form);
-  return result;
-}
-
-FootprintValue FootprintDomain::permuted(const Instruction& instruction, Operands operands,
-                                         const Value* registers) const {
-  const Value& value = registers[operands[0]];
-  const int rank = value.shape().rank;
-  std::array<int, kMaxLaneDimensions> source{};
-  for (int d = 0; d < rank; ++d) source[at_index(d)] = d;
-  if (operands.size() == 1) {
-    if (rank < 2) fail(instruction, "only a block of two or more dimensions can be transposed", "");
-    std::swap(source[at_index(rank - 1)], source[at_index(rank - 2)]);
-  } else {
-    std::array<bool, kMaxLaneDimensions> used{};
-    if (static_cast<int>(operands.size()) != rank + 1) fail(instruction, "the order must name every dimension", "");
-    for (int d = 0; d < rank; ++d) {
-      const Value& axis = registers[operands[at_index(d + 1)]];
-      const std::int64_t old = known_integer(axis, "a dimension", instruction);
-      if (old < 0 || old >= rank || used[at_index(old)])
-        fail(instruction, "the order must name every dimension once", "dimensions count from 0");
-      used[at_index(old)] = true;
-      source[at_index(d)] = static_cast<int>(old);
-    }
-  }
-  return rearranged(value, std::span(source.data(), at_index(rank)));
-}
-
-FootprintValue FootprintDomain::with_new_dimension(const Value& value, const Value& axis,
-                                                   const Instruction& instruction) const {
-  const int rank = value.shape().rank;
-  if (rank == kMaxLaneDimensions) fail(instruction, "a block of more than 5 dimensions", "use fewer");
-  std::int64_t position = known_integer(axis, "a dimension", instruction);
-  if (position < 0) position += rank + 1;
-  if (position < 0 || position > rank) fail(instruction, "there is no such dimension", "");
-  const int dimension = static_cast<int>(position);
-  Value result;
-  result.take_type(value);
-  result.bounded = value.bounded;
-  if (value.kind == ValueKind::boolean || value.bounded) {
-    std::array<int, kMaxLaneDimensions> source{};
-    for (int d = 0; d <= rank; ++d) source[at_index(d)] = d < dimension ? d : d == dimension ? -1 : d - 1;
-    result.mask = rearrange(value.mask, std::span(source.data(), at_index(rank + 1)));
-  }
-  if (value.kind != ValueKind::boolean) insert_dimension(value.form, dimension, result.form);
-  return result;
-}
-
-FootprintValue FootprintDomain::dot(const Instruction& instruction, Operands operands, const Value* registers) const {
-  const Value& a = registers[operands[0]];
-  const Value& b = registers[operands[1]];
-  LaneShape shape = a.shape();
-  if (shape.rank < 2 || b.shape().rank != shape.rank || shape[shape.rank - 1] != b.shape()[shape.rank - 2])
-    fail(instruction, "tl.dot of blocks whose shapes do not fit", "the inner extents must be equal");
-  shape[shape.rank - 1] = b.shape()[shape.rank - 1];
-  const bool typed = operands.size() > 3 && operands[3] != kNoRegister;
-  const Dtype dtype = typed ? dtype_operand(registers[operands[3]], instruction) : Dtype::fp32;
-  const Value& source = a.kind == ValueKind::opaque ? a : b;
-  if (source.kind == ValueKind::opaque) return opaque_value(shape, dtype, source.reason, *source.origin);
-  return opaque_value(shape, dtype, OpaqueReason::arithmetic, instruction);
-}
-
-FootprintValue FootprintDomain::reduce(const Instruction& instruction, Operands operands,
-                                       const Value* registers) const {
-  const Value& value = registers[operands[0]];
-  LaneShape shape;
-  if (operands.size() > 1 && operands[1] != kNoRegister && registers[operands[1]].kind != ValueKind::none) {
-    const int rank = value.shape().rank;
-    std::int64_t axis = known_integer(registers[operands[1]], "the axis of a reduction", instruction);
-    if (axis < 0) axis += rank;
-    if (axis < 0 || axis >= rank) fail(instruction, "there is no such axis", "");
-    for (int d = 0; d < rank; ++d)
-      if (d != axis) shape[shape.rank++] = value.shape()[d];
-  }
-  const auto operation = static_cast<ReduceOperation>(instruction.operation);
-  if (value.kind == ValueKind::integer && shape.rank == 0 && operation != ReduceOperation::sum) {
-    const Bounds range = bounds(value.form);
-    return scalar_value(operation == ReduceOperation::minimum ? range.smallest : range.largest, value.dtype);
-  }
-  if (value.kind == ValueKind::opaque) return opaque_value(shape, value.dtype, value.reason, *value.origin);
-  return opaque_value(shape, value.dtype, OpaqueReason::arithmetic, instruction);
 }
 
 FootprintValue FootprintDomain::extent(const Instruction& instruction, Operands operands,

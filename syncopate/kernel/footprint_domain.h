@@ -66,6 +66,7 @@ class FootprintDomain {
   /// Whether a tensor has been written or read, and where first.
   const Instruction* first_write(std::size_t tensor) const { return first_write_[tensor]; }
   const Instruction* first_read(std::size_t tensor) const { return first_read_[tensor]; }
+  const Instruction* first_atomic(std::size_t tensor) const { return first_atomic_[tensor]; }
 
   // What Machine asks for.
   Value constant(const Constant& constant) const;
@@ -110,14 +111,29 @@ class FootprintDomain {
   Value broadcast_value(const Value& value, const LaneShape& shape, const Instruction& instruction) const;
   Value dot(const Instruction& instruction, Operands operands, const Value* registers) const;
   Value reduce(const Instruction& instruction, Operands operands, const Value* registers) const;
+  Value index_of(const Instruction& instruction, Operands operands, const Value* registers) const;
+  /// The shape of the first operand without the axis of the second, or of a scalar without a second one.
+  LaneShape reduced_shape(const Instruction& instruction, Operands operands, const Value* registers) const;
+  /// An opaque block for what is computed from `source`.
+  Value computed(const Value& source, const LaneShape& shape, Dtype dtype, const Instruction& instruction) const;
+  void check(const Instruction& instruction, Operands operands, const Value* registers) const;
   Value extent(const Instruction& instruction, Operands operands, const Value* registers) const;
   std::int64_t known_integer(const Value& value, const char* what, const Instruction& instruction) const;
   LaneShape shape_operand(Operands operands, const Value* registers, const Instruction& instruction) const;
   Dtype dtype_operand(const Value& value, const Instruction& instruction) const;
 
   // Accesses (footprint_record.cpp).
+  static LaneShape block_shape(const Descriptor& descriptor);
   Value load(const Instruction& instruction, Operands operands, const Value* registers);
+  Value atomic(const Instruction& instruction, Operands operands, const Value* registers);
   void store(const Instruction& instruction, Operands operands, const Value* registers);
+  Value make_block_pointer(const Instruction& instruction, Operands operands, const Value* registers);
+  Value advance(const Instruction& instruction, Operands operands, const Value* registers) const;
+  /// What of the block is in the bounds that `checked` names.
+  const Descriptor& access_block(Direction direction, const Value& value, Operands checked, const Value* registers,
+                                 const Instruction& instruction);
+  /// The pointer into a tensor argument from which `what` is made.
+  const Value& base_pointer(const Value& pointer, const char* what, const Instruction& instruction) const;
   Value make_descriptor(const Instruction& instruction, Operands operands, const Value* registers);
   void check_view(Descriptor& descriptor, const Instruction& instruction);
   const Descriptor& access_descriptor(Direction direction, const Value& value, Operands offsets, const Value* registers,
@@ -139,7 +155,8 @@ class FootprintDomain {
   int line_of(const Instruction& instruction) const;
   [[noreturn]] void fail(const Instruction& instruction, std::string problem, std::string remedy) const;
   [[noreturn]] void fail_placement(Placement placement, Direction direction, std::int16_t parameter,
-                                   const Region& reached, const Instruction& instruction) const;
+                                   const Region& reached, const Instruction& instruction,
+                                   const char* remedy = "mask the access") const;
   std::string because(const Value& value) const;
   std::string current_tile() const;
 
@@ -165,6 +182,7 @@ class FootprintDomain {
   std::vector<Region> scratch_;
   std::vector<const Instruction*> first_write_;
   std::vector<const Instruction*> first_read_;
+  std::vector<const Instruction*> first_atomic_;
   std::vector<const Instruction*> stored_again_;  ///< the first store through a descriptor to what its tile has written
   std::vector<const Instruction*> unguarded_read_;
   std::vector<const Instruction*> read_past_indices_;

@@ -84,6 +84,7 @@ void append_key(const FootprintValue& value, LoopRecorder::Key& key) {
     append_form(value.form, key);
   if (value.bounded) append_mask(value.mask, key);
   if (value.kind == ValueKind::string) key.push_back(value.descriptor);
+  if (value.kind == ValueKind::block_pointer) key.insert(key.end(), value.offsets().begin(), value.offsets().end());
 }
 
 }  // namespace syncopate

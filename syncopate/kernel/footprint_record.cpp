@@ -38,26 +38,50 @@ bool is_found_by_data(const FootprintValue& pointers, const FootprintValue* mask
 
 }  // namespace
 
+LaneShape FootprintDomain::block_shape(const Descriptor& descriptor) {
+  LaneShape shape;
+  shape.rank = descriptor.rank;
+  for (int d = 0; d < shape.rank; ++d) shape[d] = static_cast<std::int32_t>(descriptor.block[at_index(d)]);
+  return shape;
+}
+
 FootprintValue FootprintDomain::load(const Instruction& instruction, Operands operands, const Value* registers) {
   const Value& source = registers[operands[0]];
   if (instruction.opcode == Opcode::descriptor_load) {
     const Descriptor& descriptor =
         access_descriptor(Direction::read, source, operands.subspan(1), registers, instruction);
-    LaneShape shape;
-    shape.rank = descriptor.rank;
-    for (int d = 0; d < shape.rank; ++d) shape[d] = static_cast<std::int32_t>(descriptor.block[at_index(d)]);
-    return opaque_value(shape, source.dtype, OpaqueReason::data, instruction);
+    return opaque_value(block_shape(descriptor), source.dtype, OpaqueReason::data, instruction);
   }
-  const bool atomic = instruction.opcode == Opcode::atomic_add;
-  const Value* const mask = optional_operand(operands, atomic ? 2 : 1, registers);
+  if (source.kind == ValueKind::block_pointer) {
+    const Operands checked = operands.size() > 4 ? operands.subspan(4) : Operands{};
+    return opaque_value(block_shape(access_block(Direction::read, source, checked, registers, instruction)),
+                        source.dtype, OpaqueReason::data, instruction);
+  }
+  const Value* const mask = optional_operand(operands, 1, registers);
   access_pointers(Direction::read, source, mask, instruction);
-  if (atomic) access_pointers(Direction::write, source, mask, instruction);
+  LaneShape shape = source.shape();
+  if (mask != nullptr) shape = broadcast(shape, mask->shape()).value_or(shape);
+  return opaque_value(shape, source.dtype, OpaqueReason::data, instruction);
+}
+
+FootprintValue FootprintDomain::atomic(const Instruction& instruction, Operands operands, const Value* registers) {
+  const Value& source = registers[operands[0]];
+  const Value* const mask = optional_operand(operands, 2, registers);
+  access_pointers(Direction::read, source, mask, instruction);
+  access_pointers(Direction::write, source, mask, instruction);
+  const Instruction*& first = first_atomic_[at_index(source.parameter)];
+  if (first == nullptr) first = &instruction;
   LaneShape shape = source.shape();
   if (mask != nullptr) shape = broadcast(shape, mask->shape()).value_or(shape);
   return opaque_value(shape, source.dtype, OpaqueReason::data, instruction);
 }
 
 void FootprintDomain::store(const Instruction& instruction, Operands operands, const Value* registers) {
+  if (const Value& target = registers[operands[0]]; target.kind == ValueKind::block_pointer) {
+    const Operands checked = operands.size() > 3 ? operands.subspan(3) : Operands{};
+    access_block(Direction::write, target, checked, registers, instruction);
+    return;
+  }
   access_pointers(Direction::write, registers[operands[0]], optional_operand(operands, 2, registers), instruction);
 }
 
@@ -117,14 +141,100 @@ LaneMask FootprintDomain::known_mask(const Value& mask, const Value& pointers, c
   return *lanes;
 }
 
-FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, Operands operands,
-                                                const Value* registers) {
-  const Value& pointer = registers[operands[0]];
+const FootprintValue& FootprintDomain::base_pointer(const Value& pointer, const char* what,
+                                                    const Instruction& instruction) const {
   if (pointer.kind == ValueKind::opaque)
-    fail(instruction, "the address of this descriptor " + because(pointer),
+    fail(instruction, fmt::format("the address of this {} {}", what, because(pointer)),
          "which elements a tile touches must follow from its indices and the arguments");
   if (!pointer.is_scalar(ValueKind::pointer))
-    fail(instruction, "a descriptor needs a pointer into a tensor argument", "start from a pointer parameter");
+    fail(instruction, fmt::format("a {} needs a pointer into a tensor argument", what),
+         "start from a pointer parameter");
+  return pointer;
+}
+
+FootprintValue FootprintDomain::make_block_pointer(const Instruction& instruction, Operands operands,
+                                                   const Value* registers) {
+  const Value& pointer = base_pointer(registers[operands[0]], "block pointer", instruction);
+  Descriptor descriptor;
+  descriptor.parameter = pointer.parameter;
+  descriptor.base = pointer.form.base;
+  descriptor.rank = static_cast<int>((operands.size() - 1) / 4);
+  if (descriptor.rank > kMaxDimensions) fail(instruction, "a block pointer of more than 5 dimensions", "use fewer");
+  Value value;
+  std::int64_t elements = 1;
+  for (int d = 0; d < descriptor.rank; ++d) {
+    const auto integer = [&](int group, const char* what) {
+      return known_integer(registers[operands[at_index(1 + group * descriptor.rank + d)]], what, instruction);
+    };
+    descriptor.shape[at_index(d)] = integer(0, "the shape of a block pointer");
+    descriptor.stride[at_index(d)] = integer(1, "a stride of a block pointer");
+    value.offsets()[at_index(d)] = integer(2, "an offset of a block pointer");
+    descriptor.block[at_index(d)] = integer(3, "the block_shape of a block pointer");
+    check_block_size(descriptor.block[at_index(d)], "tl.make_block_ptr", instruction);
+    elements *= descriptor.block[at_index(d)];
+    check_block_size(elements, "tl.make_block_ptr", instruction);
+  }
+  descriptors_.push_back(descriptor);
+  value.kind = ValueKind::block_pointer;
+  value.dtype = pointer.dtype;
+  value.parameter = pointer.parameter;
+  value.descriptor = static_cast<std::int32_t>(descriptors_.size() - 1);
+  return value;
+}
+
+FootprintValue FootprintDomain::advance(const Instruction& instruction, Operands operands,
+                                        const Value* registers) const {
+  Value value = registers[operands[0]];
+  if (value.kind == ValueKind::opaque) fail(instruction, "this block pointer " + because(value), "");
+  if (value.kind != ValueKind::block_pointer)
+    fail(instruction, "tl.advance of what is no block pointer", "give what tl.make_block_ptr makes");
+  const Operands offsets = operands.subspan(1);
+  if (static_cast<int>(offsets.size()) != descriptors_[at_index(value.descriptor)].rank)
+    fail(instruction,
+         fmt::format("{} offsets in tl.advance of a block pointer of {} dimensions", offsets.size(),
+                     descriptors_[at_index(value.descriptor)].rank),
+         "one offset per dimension");
+  for (std::size_t d = 0; d < offsets.size(); ++d)
+    value.offsets()[d] += known_integer(registers[offsets[d]], "an offset of tl.advance", instruction);
+  return value;
+}
+
+const FootprintDomain::Descriptor& FootprintDomain::access_block(Direction direction, const Value& value,
+                                                                 Operands checked, const Value* registers,
+                                                                 const Instruction& instruction) {
+  const Descriptor& descriptor = descriptors_[at_index(value.descriptor)];
+  const auto rank = at_index(descriptor.rank);
+  std::array<Range, kMaxDimensions> ranges{};
+  for (std::size_t d = 0; d < rank; ++d) ranges[d] = {value.offsets()[d], value.offsets()[d] + descriptor.block[d]};
+  for (const Register operand : checked) {
+    const std::int64_t d = known_integer(registers[operand], "a dimension in boundary_check", instruction);
+    if (d < 0 || d >= descriptor.rank)
+      fail(instruction, fmt::format("boundary_check names dimension {} of a block pointer of {}", d, descriptor.rank),
+           "dimensions count from 0");
+    Range& range = ranges[at_index(d)];
+    range = {std::max<std::int64_t>(range.begin, 0), std::min(range.end, descriptor.shape[at_index(d)])};
+  }
+  std::array<AddressRun, kMaxDimensions> runs{};
+  std::int64_t base = descriptor.base;
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (ranges[d].empty()) return descriptor;
+    base += descriptor.stride[d] * ranges[d].begin;
+    runs[d] = {descriptor.stride[d], ranges[d].size()};
+  }
+  scratch_.clear();
+  Region reached;
+  const Placement placement =
+      place(tensors_[at_index(descriptor.parameter)], base, std::span(runs.data(), rank), scratch_, reached);
+  if (placement != Placement::placed)
+    fail_placement(placement, direction, descriptor.parameter, reached, instruction,
+                   "name the dimension in boundary_check");
+  record(direction, descriptor.parameter, scratch_, instruction);
+  return descriptor;
+}
+
+FootprintValue FootprintDomain::make_descriptor(const Instruction& instruction, Operands operands,
+                                                const Value* registers) {
+  const Value& pointer = base_pointer(registers[operands[0]], "descriptor", instruction);
   Descriptor descriptor;
   descriptor.parameter = pointer.parameter;
   descriptor.base = pointer.form.base;
@@ -301,7 +411,7 @@ void FootprintDomain::fail(const Instruction& instruction, std::string problem, 
 }
 
 void FootprintDomain::fail_placement(Placement placement, Direction direction, std::int16_t parameter,
-                                     const Region& reached, const Instruction& instruction) const {
+                                     const Region& reached, const Instruction& instruction, const char* remedy) const {
   const TensorLayout& tensor = tensors_[at_index(parameter)];
   const char* const verb = direction == Direction::read ? "reads" : "writes";
   if (placement == Placement::not_a_box)
@@ -313,7 +423,7 @@ void FootprintDomain::fail_placement(Placement placement, Direction direction, s
   fail(
       instruction,
       fmt::format("{} {} {}{} outside its shape {}", current_tile(), verb, tensor.name, where, to_string(tensor.shape)),
-      "mask the access, or choose tile sizes that divide the tensor");
+      fmt::format("{}, or choose tile sizes that divide the tensor", remedy));
 }
 
 std::string FootprintDomain::because(const Value& value) const {

@@ -142,6 +142,8 @@ std::optional<std::int64_t> scalar_result(BinaryOperation operation, std::int64_
     case BinaryOperation::divide:
     case BinaryOperation::logical_and:
     case BinaryOperation::logical_or:
+    case BinaryOperation::power:
+    case BinaryOperation::atan2:
       return std::nullopt;
   }
   return std::nullopt;
@@ -374,6 +376,7 @@ std::optional<bool> known_truth(const FootprintValue& value) {
       return value.number != 0;
     case ValueKind::pointer:
     case ValueKind::descriptor:
+    case ValueKind::block_pointer:
     case ValueKind::dtype:
       return true;
   }

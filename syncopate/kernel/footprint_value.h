@@ -3,6 +3,7 @@
 // that joins such a one to one that is known, the lanes in which it can hold are known.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -14,14 +15,15 @@ namespace syncopate {
 
 enum class ValueKind : std::uint8_t {
   none,
-  opaque,      ///< `shape()` is known and nothing else
-  integer,     ///< `form`
-  boolean,     ///< `mask`: the lanes that are true
-  floating,    ///< a scalar `number`
-  pointer,     ///< `form` elements beyond the tensor of `parameter`
-  descriptor,  ///< `descriptor` of the domain's table
-  dtype,       ///< `dtype` itself
-  string,      ///< `descriptor` is its number
+  opaque,         ///< `shape()` is known and nothing else
+  integer,        ///< `form`
+  boolean,        ///< `mask`: the lanes that are true
+  floating,       ///< a scalar `number`
+  pointer,        ///< `form` elements beyond the tensor of `parameter`
+  descriptor,     ///< `descriptor` of the domain's table
+  block_pointer,  ///< the same, and `offsets()` of its block
+  dtype,          ///< `dtype` itself
+  string,         ///< `descriptor` is its number
 };
 
 /// Why a value is opaque.
@@ -69,6 +71,9 @@ struct FootprintValue {
     origin = other.origin;
     number = other.number;
   }
+  /// Of a block pointer: where its block begins, in the slopes of the form, which stand for nothing else there.
+  std::array<std::int64_t, kMaxLaneDimensions>& offsets() { return form.slope; }
+  const std::array<std::int64_t, kMaxLaneDimensions>& offsets() const { return form.slope; }
   const LaneShape& shape() const { return kind == ValueKind::boolean ? mask.shape : form.shape; }
   bool scalar() const { return shape().rank == 0; }
   bool is_scalar(ValueKind wanted) const { return kind == wanted && scalar(); }

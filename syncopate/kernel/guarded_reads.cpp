@@ -6,11 +6,19 @@ namespace syncopate {
 
 namespace {
 
-/// The operands from which the result is computed.
-std::span<const Register> sources(const Program& program, const Instruction& instruction) {
+/// The operands from which the result is computed; of a block pointer those from which its addresses are, which its
+/// bounds, the first group behind the pointer, and its block's shape, the last, do not move.
+std::vector<Register> sources(const Program& program, const Instruction& instruction) {
   const auto operands = program.operands_of(instruction);
+  if (instruction.opcode == Opcode::make_block_pointer) {
+    const std::size_t rank = (operands.size() - 1) / 4;
+    std::vector<Register> moving(operands.begin() + static_cast<std::ptrdiff_t>(1 + rank),
+                                 operands.end() - static_cast<std::ptrdiff_t>(rank));
+    moving.push_back(operands[0]);
+    return moving;
+  }
   const bool counts = instruction.opcode == Opcode::range_begin;
-  return counts ? operands.first(1) : operands;
+  return {operands.begin(), counts ? operands.begin() + 1 : operands.end()};
 }
 
 /// The operands that say where a read begins; none of what does not read.

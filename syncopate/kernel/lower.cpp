@@ -1,4 +1,4 @@
-// Lowering of statements, control flow and helpers. Every variable of a function keeps one register (a tuple:
+// Lowering of statements and control flow. Every variable of a function keeps one register (a tuple:
 // one per item) from its first assignment on, so loops need no joining of values.
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 
 #include "syncopate/core/error.h"
 #include "syncopate/core/text.h"
+#include "syncopate/kernel/imports.h"
 #include "syncopate/kernel/lower_internal.h"
 
 namespace syncopate {
@@ -24,45 +25,24 @@ std::shared_ptr<const Program> lower(std::shared_ptr<const Module> module, const
 namespace syncopate::lowering {
 namespace {
 
-void collect_names(const Expression& target, std::set<std::string, std::less<>>& names) {
-  if (target.kind == ExpressionKind::name) names.insert(target.text);
-  if (target.kind == ExpressionKind::tuple)
-    for (const auto& child : target.children) collect_names(*child, names);
-}
-
-void collect_assigned(const std::vector<std::unique_ptr<Statement>>& body, std::set<std::string, std::less<>>& names) {
-  for (const auto& statement : body) {
-    for (const auto& target : statement->targets) collect_names(*target, names);
-    collect_assigned(statement->body, names);
-    collect_assigned(statement->orelse, names);
-  }
-}
-
-/// "tl" of "import triton.language as tl"; every import text is looked at, whatever its form.
-std::vector<std::string> find_language_aliases(const std::vector<std::string>& imports) {
-  std::vector<std::string> aliases = {"tl", "triton.language"};
-  constexpr std::string_view kWords[] = {"triton.language as ", "import language as "};
-  for (const std::string& text : imports) {
-    for (const std::string_view words : kWords) {
-      const std::size_t at = text.find(words);
-      if (at == std::string::npos) continue;
-      const std::size_t begin = at + words.size();
-      const std::size_t end = text.find_first_of(" ,;\n", begin);
-      aliases.push_back(text.substr(begin, end == std::string::npos ? end : end - begin));
-    }
-  }
-  return aliases;
+/// What names of the file stand for. Without imports (in tests), "tl" is what it always is.
+std::map<std::string, std::string, std::less<>> find_imported(const std::vector<std::string>& imports) {
+  std::map<std::string, std::string, std::less<>> paths = {{"tl", "triton.language"}, {"triton", "triton"}};
+  for (const std::string& statement : imports)
+    for (ImportBinding& binding : import_bindings(statement)) paths[binding.name] = std::move(binding.path);
+  return paths;
 }
 
 }  // namespace
 
 Lowering::Lowering(std::shared_ptr<const Module> module, const Statement* probe_after)
     : program_(std::make_shared<Program>()), module_(*module), probe_after_(probe_after) {
-  language_aliases_ = find_language_aliases(module->imports);
+  imported_ = find_imported(module->imports);
   program_->module = std::move(module);
 }
 
 void Lowering::fail(ByteRange where, std::string problem, std::string remedy) const {
+  refused_ = where;
   throw UserError(module_.locate(where), std::move(problem), std::move(remedy));
 }
 
@@ -204,17 +184,17 @@ void Lowering::lower_assignment(const Statement& statement) {
   if (statement.targets.size() == 1 && first.kind == ExpressionKind::name) {
     const auto found = scope_->variables.find(first.text);
     const bool known = found != scope_->variables.end();
-    if (known && found->second.is_tuple) {
+    if (known && (found->second.is_tuple || found->second.function != nullptr)) {
       assign(first, detach(evaluate(*statement.value), statement.range));
       return;
     }
     const Register target = known ? found->second.value : new_register();
     const Operand value = evaluate(*statement.value, target);
-    if (!known && !value.is_tuple) {
+    if (!known && !value.is_tuple && value.function == nullptr) {
       scope_->variables.emplace(first.text, Operand::single(target));
       mark_variable(target);
     }
-    if (value.is_tuple || value.value != target) assign(first, value);
+    if (value.is_tuple || value.function != nullptr || value.value != target) assign(first, value);
     return;
   }
   const Operand value = detach(evaluate(*statement.value), statement.range);
@@ -236,16 +216,101 @@ void Lowering::lower_augmented(const Statement& statement) {
 void Lowering::lower_if(const Statement& statement) {
   const Register condition = evaluate_value(*statement.value);
   const std::size_t skip = emit(Opcode::branch_false, 0, kNoRegister, std::array{condition}, statement.value->range);
-  lower_body(statement.body);
+  lower_branch(statement.body);
   if (statement.orelse.empty()) {
     patch(skip);
   } else {
     const std::size_t done = emit(Opcode::jump, 0, kNoRegister, {}, statement.header);
     patch(skip);
-    lower_body(statement.orelse);
+    lower_branch(statement.orelse);
     patch(done);
   }
   instruction(skip).meeting = here();
+}
+
+/// Branches are often chosen by constexpr arguments, which are not known yet: what is not supported in one that is
+/// never taken is no mistake. So a branch that cannot be lowered becomes a refusal, for whoever comes to it.
+void Lowering::lower_branch(const std::vector<std::unique_ptr<Statement>>& body) {
+  Scope* const scope = scope_;
+  const std::size_t returns = scope->return_jumps.size();
+  const std::size_t begin = program_->instructions.size();
+  const std::size_t calls = call_stack_.size();
+  const std::vector<Loop> loops = loops_;
+  try {
+    lower_body(body);
+  } catch (const UserError& error) {
+    if (holds_probe(body)) throw;
+    scope_ = scope;
+    scope->return_jumps.resize(returns);
+    program_->instructions.resize(begin);
+    call_stack_.resize(calls);
+    loops_ = loops;
+    constant_depth_ = 0;
+    emit_refusal(error.problem(), error.remedy(), refused_);
+  }
+}
+
+bool Lowering::holds_probe(const std::vector<std::unique_ptr<Statement>>& body) const {
+  return probe_after_ != nullptr && !body.empty() && body.front()->range.begin <= probe_after_->range.begin &&
+         probe_after_->range.end <= body.back()->range.end;
+}
+
+void Lowering::emit_refusal(const std::string& problem, const std::string& remedy, ByteRange range) {
+  emit(Opcode::refuse, 0, kNoRegister, std::array{string_constant(problem), string_constant(remedy)}, range);
+}
+
+void Lowering::repeat(Register begin, Register end, ByteRange range, const std::function<void(Register)>& body) {
+  const Register one = constant(std::int64_t{1});
+  const Register counter = compute(Opcode::range_begin, 0, {begin, end, one}, range);
+  const std::int32_t test = here();
+  const std::size_t leave = emit(Opcode::range_test, 0, kNoRegister, std::array{counter, end, one}, range);
+  body(counter);
+  compute(Opcode::range_next, 0, {counter, one}, range, counter);
+  const std::size_t again = emit(Opcode::jump, 0, kNoRegister, {}, range);
+  instruction(again).target = test;
+  patch(leave);
+}
+
+/// The start, end and step of a range, which Python evaluates once.
+std::vector<Register> Lowering::range_bounds(const Expression& call, std::string_view shown) {
+  static const std::set<std::string, std::less<>> kOptions = {
+      "num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize", "disable_licm"};
+  std::vector<const Expression*> given;
+  for (std::size_t i = 1; i < call.children.size(); ++i) given.push_back(call.children[i].get());
+  if (given.size() > 3) fail(call.range, fmt::format("{} takes one, two or three numbers", shown));
+  const Expression* step = nullptr;
+  for (const Keyword& keyword : call.keywords) {
+    const std::string& name = keyword.name;
+    const bool bounds = shown != "range" && (name == "arg1" || name == "arg2" || name == "step");
+    if (!bounds && !(shown == "tl.range" && kOptions.contains(name)))
+      fail(keyword.value->range, fmt::format("the argument '{}' of {} is not supported", name, shown),
+           shown == "range" ? "range takes no keywords; tl.range does"
+                            : fmt::format("supported are arg1, arg2, step{}{}", shown == "tl.range" ? ", " : "",
+                                          shown == "tl.range" ? fmt::format("{}", fmt::join(kOptions, ", ")) : ""));
+    if (!bounds) continue;
+    const std::size_t position = name == "arg1" ? 0 : 1;
+    if (name == "step" ? given.size() == 3 : given.size() > position)
+      fail(keyword.value->range, fmt::format("'{}' is given twice", name));
+    if (name == "step")
+      step = keyword.value.get();
+    else if (given.size() == position)
+      given.push_back(keyword.value.get());
+    else
+      fail(keyword.value->range, fmt::format("{} without 'arg1'", shown));
+  }
+  if (given.empty()) fail(call.range, fmt::format("{} takes one, two or three numbers", shown));
+  std::vector<Register> bounds;
+  const auto add = [&](const Expression& expression) {
+    Register bound = evaluate_value(expression);
+    // The body may assign to a variable among them.
+    if (variables_.contains(bound)) bound = compute(Opcode::copy, 0, {bound}, call.range);
+    bounds.push_back(bound);
+  };
+  for (const Expression* each : given) add(*each);
+  if (bounds.size() == 1) bounds.insert(bounds.begin(), constant(std::int64_t{0}));
+  if (step != nullptr) add(*step);
+  if (bounds.size() == 2) bounds.push_back(constant(std::int64_t{1}));
+  return bounds;
 }
 
 void Lowering::lower_for(const Statement& statement) {
@@ -254,17 +319,7 @@ void Lowering::lower_for(const Statement& statement) {
   const std::string function = name == "range" && !is_local(name) ? "range" : language_name(name);
   if (function != "range" && function != "static_range")
     fail(call.range, "a loop over something that is not a range", "loop over range, tl.range or tl.static_range");
-  std::vector<Register> bounds;
-  for (std::size_t i = 1; i < call.children.size(); ++i) {
-    Register bound = evaluate_value(*call.children[i]);
-    // Python evaluates the bounds once; the body may assign to a variable among them.
-    if (variables_.contains(bound)) bound = compute(Opcode::copy, 0, {bound}, call.range);
-    bounds.push_back(bound);
-  }
-  if (bounds.empty() || bounds.size() > 3) fail(call.range, "a range takes one, two or three numbers");
-  if (bounds.size() == 1) bounds.insert(bounds.begin(), constant(std::int64_t{0}));
-  if (bounds.size() == 2) bounds.push_back(constant(std::int64_t{1}));
-
+  const std::vector<Register> bounds = range_bounds(call, name == "range" ? "range" : "tl." + function);
   const Register counter = compute(Opcode::range_begin, function == "static_range", bounds, call.range);
   const std::int32_t test = here();
   const std::size_t leave =
@@ -310,6 +365,7 @@ void Lowering::lower_return(const Statement& statement) {
 // ---- Assignment ----
 
 Operand Lowering::new_like(const Operand& value, bool variable) {
+  if (value.function != nullptr) return value;
   if (!value.is_tuple) {
     const Register result = new_register();
     if (variable) mark_variable(result);
@@ -322,6 +378,7 @@ Operand Lowering::new_like(const Operand& value, bool variable) {
 
 /// Copies what later statements may write, so that `a, b = b, a` exchanges.
 Operand Lowering::detach(const Operand& value, ByteRange where) {
+  if (value.function != nullptr) return value;
   if (!value.is_tuple) {
     if (!variables_.contains(value.value)) return value;
     return Operand::single(compute(Opcode::copy, 0, {value.value}, where));
@@ -356,6 +413,9 @@ void Lowering::assign_name(const std::string& name, const Operand& value, ByteRa
 }
 
 void Lowering::copy_into(const Operand& target, const Operand& value, const std::string& name, ByteRange where) {
+  if (target.function != value.function)
+    fail(where, fmt::format("{} is a function here and something else before", name), "use two names");
+  if (value.function != nullptr) return;
   if (target.is_tuple != value.is_tuple || target.items.size() != value.items.size()) {
     const auto describe = [](const Operand& operand) {
       return operand.is_tuple ? fmt::format("a tuple of {}", operand.items.size()) : std::string("a single value");
@@ -368,72 +428,6 @@ void Lowering::copy_into(const Operand& target, const Operand& value, const std:
     return;
   }
   for (std::size_t i = 0; i < value.items.size(); ++i) copy_into(target.items[i], value.items[i], name, where);
-}
-
-// ---- Helpers ----
-
-const std::set<std::string, std::less<>>& Lowering::assigned_names(const Function& function) {
-  const auto [entry, inserted] = assigned_.try_emplace(&function);
-  if (inserted) collect_assigned(function.body, entry->second);
-  return entry->second;
-}
-
-Operand Lowering::inline_call(const Function& function, const Expression& call) {
-  if (!function.jit) fail(call.range, fmt::format("'{}' is not a @triton.jit function", function.name), "decorate it");
-  if (std::find(call_stack_.begin(), call_stack_.end(), &function) != call_stack_.end())
-    fail(call.range, fmt::format("'{}' calls itself", function.name), "recursion is not supported in kernels");
-
-  const auto& assigned = assigned_names(function);
-  std::vector<const Expression*> values(function.parameters.size(), nullptr);
-  if (call.children.size() - 1 > values.size())
-    fail(call.range, fmt::format("'{}' takes {}, {} given", function.name, count_of(values.size(), "argument"),
-                                 call.children.size() == 2 ? "1 is" : fmt::format("{} are", call.children.size() - 1)));
-  for (std::size_t i = 1; i < call.children.size(); ++i) values[i - 1] = call.children[i].get();
-  for (const Keyword& keyword : call.keywords) {
-    const auto parameter = std::find_if(function.parameters.begin(), function.parameters.end(),
-                                        [&](const Parameter& entry) { return entry.name == keyword.name; });
-    if (parameter == function.parameters.end())
-      fail(keyword.value->range, fmt::format("'{}' has no parameter '{}'", function.name, keyword.name));
-    const Expression*& value = values[static_cast<std::size_t>(parameter - function.parameters.begin())];
-    if (value) fail(keyword.value->range, fmt::format("'{}' is given twice", keyword.name));
-    value = keyword.value.get();
-  }
-
-  Scope callee;
-  callee.function = &function;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const Parameter& parameter = function.parameters[i];
-    Operand value;
-    if (values[i]) {
-      value = evaluate(*values[i]);
-    } else {
-      if (!parameter.default_value)
-        fail(call.range, fmt::format("'{}' is called without its parameter '{}'", function.name, parameter.name));
-      Scope global;
-      Scope* const saved = std::exchange(scope_, &global);
-      value = evaluate(*parameter.default_value);
-      scope_ = saved;
-    }
-    // A parameter that the helper never assigns is just another name of the caller's register.
-    if (assigned.contains(parameter.name)) {
-      const Operand copy = new_like(value, true);
-      copy_into(copy, value, parameter.name, call.range);
-      value = copy;
-    }
-    callee.variables.emplace(parameter.name, std::move(value));
-  }
-
-  Scope* const caller = std::exchange(scope_, &callee);
-  std::vector<Loop> outer_loops;
-  outer_loops.swap(loops_);
-  call_stack_.push_back(&function);
-  lower_body(function.body);
-  call_stack_.pop_back();
-  loops_.swap(outer_loops);
-  scope_ = caller;
-  for (const std::size_t jump : callee.return_jumps) patch(jump);
-  if (callee.result) return *callee.result;
-  return Operand::single(constant(std::monostate{}));
 }
 
 }  // namespace syncopate::lowering

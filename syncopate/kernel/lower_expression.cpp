@@ -54,6 +54,8 @@ std::optional<BinaryOperation> binary_operation(std::string_view text) {
 Register Lowering::evaluate_value(const Expression& expression, Register into) {
   const Operand result = evaluate(expression, into);
   if (result.is_tuple) fail(expression.range, "a tuple where a single value is needed");
+  if (result.function != nullptr)
+    fail(expression.range, fmt::format("the function '{}' where a value is needed", result.function->name), "call it");
   return result.value;
 }
 
@@ -171,6 +173,10 @@ Operand Lowering::evaluate_name(const Expression& expression) {
       return value;
     }
   }
+  if (const Function* function = module_.find(expression.text); function != nullptr && function->jit)
+    return Operand::callable(*function);
+  if (const std::optional<Dtype> dtype = dtype_from_name(language_name(expression.text)))
+    return Operand::single(constant(*dtype));
   std::vector<std::string> known;
   for (const auto& [name, value] : scope_->variables) known.push_back(name);
   fail(expression.range, fmt::format("'{}' has no value here", expression.text), suggest(expression.text, known));
@@ -179,6 +185,7 @@ Operand Lowering::evaluate_name(const Expression& expression) {
 Operand Lowering::evaluate_attribute(const Expression& expression, Register into) {
   if (const std::string name = language_name(expression.dotted_name()); !name.empty()) {
     if (const std::optional<Dtype> dtype = dtype_from_name(name)) return Operand::single(constant(*dtype));
+    if (name == "PropagateNan.NONE" || name == "PropagateNan.ALL") return Operand::single(string_constant(name));
     fail(expression.range, fmt::format("tl.{} is not supported as a value", name),
          fmt::format("supported are dtypes and calls of {}", supported_functions()));
   }
@@ -199,6 +206,38 @@ Operand Lowering::evaluate_attribute(const Expression& expression, Register into
        "supported are .T, .dtype, .type, .element_ty, .primitive_bitwidth, .shape[i], .block_shape[i], .strides[i]");
 }
 
+/// A subscript that is known only when the kernel runs (the counter of a static_range, a constexpr argument) is looked
+/// for among the items one by one.
+Operand Lowering::item_of(const Operand& tuple, const Expression& subscript) {
+  const auto size = static_cast<std::int64_t>(tuple.items.size());
+  if (subscript.kind == ExpressionKind::slice)
+    fail(subscript.range, "a slice of a tuple is not supported", "write the items out");
+  const Register given = evaluate_value(subscript);
+  if (const std::optional<Constant> known = constant_in(given)) {
+    std::int64_t index = constant_integer(given, subscript.range, "the subscript of a tuple");
+    if (index < -size || index >= size)
+      fail(subscript.range, fmt::format("subscript {} of a tuple of {}", index, size));
+    if (index < 0) index += size;
+    return tuple.items[static_cast<std::size_t>(index)];
+  }
+  if (size == 0) fail(subscript.range, "a subscript of an empty tuple");
+  const Operand result = new_like(tuple.items.front(), false);
+  std::vector<std::size_t> found;
+  for (std::int64_t index = 0; index < size; ++index) {
+    for (const std::int64_t each : {index, index - size}) {
+      const Register equal = compute(Opcode::compare, static_cast<std::uint8_t>(CompareOperation::equal),
+                                     {given, constant(each)}, subscript.range);
+      const std::size_t skip = emit(Opcode::branch_false, 0, kNoRegister, std::array{equal}, subscript.range);
+      copy_into(result, tuple.items[static_cast<std::size_t>(index)], "this item of a tuple", subscript.range);
+      found.push_back(emit(Opcode::jump, 0, kNoRegister, {}, subscript.range));
+      patch(skip);
+    }
+  }
+  emit_refusal(fmt::format("this subscript of a tuple of {} is out of range", size), "", subscript.range);
+  for (const std::size_t jump : found) patch(jump);
+  return result;
+}
+
 Operand Lowering::evaluate_subscript(const Expression& expression, Register into) {
   const Expression& base = *expression.children[0];
   const std::size_t subscripts = expression.children.size() - 1;
@@ -214,13 +253,7 @@ Operand Lowering::evaluate_subscript(const Expression& expression, Register into
   const Operand value = evaluate(base);
   if (value.is_tuple) {
     if (subscripts != 1) fail(expression.range, "a tuple takes one subscript");
-    const Expression& subscript = *expression.children[1];
-    const auto size = static_cast<std::int64_t>(value.items.size());
-    std::int64_t index = constant_integer(evaluate_value(subscript), subscript.range, "the subscript of a tuple");
-    if (index < -size || index >= size)
-      fail(subscript.range, fmt::format("subscript {} of a tuple of {}", index, size));
-    if (index < 0) index += size;
-    return value.items[static_cast<std::size_t>(index)];
+    return item_of(value, *expression.children[1]);
   }
   Register result = value.value;
   for (std::size_t i = 0; i < subscripts; ++i) {

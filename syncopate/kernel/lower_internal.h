@@ -2,6 +2,7 @@
 // (Triton's functions).
 #pragma once
 
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <memory>
@@ -16,14 +17,16 @@
 
 namespace syncopate::lowering {
 
-/// What an expression came to: one register, or a tuple.
+/// What an expression came to: one register, a tuple, or a function of the file.
 struct Operand {
   Register value = kNoRegister;
   bool is_tuple = false;
   std::vector<Operand> items;
+  const Function* function = nullptr;
 
-  static Operand single(Register value) { return {value, false, {}}; }
-  static Operand tuple(std::vector<Operand> items) { return {kNoRegister, true, std::move(items)}; }
+  static Operand single(Register value) { return {value, false, {}, nullptr}; }
+  static Operand tuple(std::vector<Operand> items) { return {kNoRegister, true, std::move(items), nullptr}; }
+  static Operand callable(const Function& function) { return {kNoRegister, false, {}, &function}; }
 };
 
 /// The names of one function that is being inlined, and its returns.
@@ -52,13 +55,20 @@ class Lowering {
   Operand evaluate(const Expression& expression, Register into = kNoRegister);
   Register evaluate_value(const Expression& expression, Register into = kNoRegister);
   Operand inline_call(const Function& function, const Expression& call);
+  /// The same with values that are there already, for the first parameters.
+  Operand inline_call(const Function& function, const std::vector<Operand>& values, ByteRange call);
 
   // Triton's functions (lower_calls.cpp).
   Operand lower_call(const Expression& call, Register into);
-  /// The name inside triton.language of a dotted name ("load" of "tl.load"), or "" if it is something else.
+  /// The name inside triton.language of a dotted name ("load" of "tl.load", "libdevice.tanh" of whatever the file calls
+  /// that), or "" if it is something else.
   std::string language_name(std::string_view dotted) const;
 
   // Building blocks.
+  /// A loop of the lowering itself: body(counter) for the counters from `begin` to before `end`.
+  void repeat(Register begin, Register end, ByteRange range, const std::function<void(Register)>& body);
+  /// The user's mistake, if it comes to that.
+  void emit_refusal(const std::string& problem, const std::string& remedy, ByteRange range);
   std::size_t emit(Opcode opcode, std::uint8_t operation, Register result, std::span<const Register> operands,
                    ByteRange range);
   Register compute(Opcode opcode, std::uint8_t operation, std::span<const Register> operands, ByteRange range,
@@ -74,29 +84,34 @@ class Lowering {
   std::optional<Constant> constant_in(Register value) const;
   /// The integer of a constant's register; UserError at `where` if it is not one.
   std::int64_t constant_integer(Register value, ByteRange where, std::string_view what) const;
+  void copy_into(const Operand& target, const Operand& value, const std::string& name, ByteRange where);
+  Operand new_like(const Operand& value, bool variable);
   bool is_local(std::string_view name) const { return scope_->variables.contains(name); }
   Instruction& instruction(std::size_t index) { return program_->instructions[index]; }
 
  private:
   void lower_body(const std::vector<std::unique_ptr<Statement>>& body);
+  void lower_branch(const std::vector<std::unique_ptr<Statement>>& body);
   void lower_statement(const Statement& statement);
   void lower_assignment(const Statement& statement);
   void lower_augmented(const Statement& statement);
   void lower_if(const Statement& statement);
   void lower_for(const Statement& statement);
+  bool holds_probe(const std::vector<std::unique_ptr<Statement>>& body) const;
+  std::vector<Register> range_bounds(const Expression& call, std::string_view shown);
   void lower_while(const Statement& statement);
   void lower_return(const Statement& statement);
   void emit_probe(ByteRange range);
   void assign(const Expression& target, const Operand& value);
   void assign_name(const std::string& name, const Operand& value, ByteRange where);
-  void copy_into(const Operand& target, const Operand& value, const std::string& name, ByteRange where);
-  Operand new_like(const Operand& value, bool variable);
   Operand detach(const Operand& value, ByteRange where);
+  Operand inline_body(const Function& function, const std::vector<std::optional<Operand>>& values, ByteRange call);
   void mark_variable(Register value) { variables_.insert(value); }
 
   Operand evaluate_name(const Expression& expression);
   Operand evaluate_attribute(const Expression& expression, Register into);
   Operand evaluate_subscript(const Expression& expression, Register into);
+  Operand item_of(const Operand& tuple, const Expression& subscript);
   Operand evaluate_conditional(const Expression& expression);
   Operand evaluate_logical(const Expression& expression);
   Register evaluate_unary(const Expression& expression, Register into);
@@ -115,8 +130,9 @@ class Lowering {
   std::vector<const Function*> call_stack_;
   std::set<Register> variables_;  ///< registers that a later statement may write
   std::map<const Function*, std::set<std::string, std::less<>>> assigned_;
-  std::vector<std::string> language_aliases_;
+  std::map<std::string, std::string, std::less<>> imported_;  ///< what names of the file stand for
   int constant_depth_ = 0;
+  mutable ByteRange refused_;  ///< where fail() was last called for
 };
 
 /// The operation of a Python operator such as "//", or nothing.

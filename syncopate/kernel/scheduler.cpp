@@ -339,6 +339,25 @@ class Search {
     return found;
   }
 
+  /// What of the scheduler is computed from something that was converted to 64 bits.
+  std::set<Definition> wide_definitions() const {
+    std::set<Definition> wide;
+    for (std::size_t i = 0; i < units_.size(); ++i) {
+      const Unit& unit = units_[i];
+      if (unit.side != Side::scheduler) continue;
+      bool converts = std::any_of(unit.reads.begin(), unit.reads.end(),
+                                  [&wide](const auto& read) { return wide.contains(read.first); });
+      for_each_statement(*unit.statement, [&](const Statement& each) {
+        if (each.value == nullptr || unit.place == Place::header) return;
+        for_each_expression(*each.value,
+                            [&](const Expression& part) { converts = converts || converts_to_int64(part); });
+      });
+      if (!converts) continue;
+      for (const std::string& name : unit.writes) wide.insert({i, name});
+    }
+    return wide;
+  }
+
   /// Statements that only served what is removed are removed too.
   void remove_leftovers() {
     std::map<std::string, int> assignments;
@@ -392,6 +411,13 @@ class Search {
       if (std::find(names.begin(), names.end(), definition.name) == names.end()) names.push_back(definition.name);
     }
     if (annotated_index() != nullptr) scheduler.index_variables = *annotated_index();
+    for (const Definition& definition : wide_definitions()) {
+      auto& names = scheduler.wide_index_variables;
+      const auto& indices = scheduler.index_variables;
+      if (std::find(indices.begin(), indices.end(), definition.name) != indices.end() &&
+          std::find(names.begin(), names.end(), definition.name) == names.end())
+        names.push_back(definition.name);
+    }
     const auto is_index = [&scheduler](const std::string& name) {
       const auto& names = scheduler.index_variables;
       return std::find(names.begin(), names.end(), name) != names.end();

@@ -18,9 +18,26 @@ bool divides_by_name(const Expression& call) {
   return name == "min" || name == "max" || contains(kFunctions, called(call));
 }
 
+/// x.to(dtype), whatever Triton's module is called.
+bool converts_to(const Expression& expression, std::string_view dtype) {
+  if (called(expression) != "to") return false;
+  const Expression* target = expression.children.size() > 1 ? expression.children[1].get() : nullptr;
+  for (const Keyword& keyword : expression.keywords)
+    if (keyword.name == "dtype") target = keyword.value.get();
+  return target != nullptr && (target->text == dtype);
+}
+
 bool is_program_question(const Expression& expression) {
   const std::string_view name = called(expression);
   return name == "program_id" || name == "num_programs";
+}
+
+/// tl.program_id(0).to(tl.int64): still the id.
+bool is_converted_question(const Expression& expression) {
+  if (called(expression) != "to" || expression.children.size() + expression.keywords.size() != 2) return false;
+  const Expression& callee = *expression.children[0];
+  return callee.kind == ExpressionKind::attribute && is_program_question(*callee.children[0]) &&
+         (converts_to_int64(expression) || converts_to(expression, "int32"));
 }
 
 bool divides_by_operator(const Expression& expression) {
@@ -103,6 +120,8 @@ std::string_view called(const Expression& expression) {
   return {};
 }
 
+bool converts_to_int64(const Expression& expression) { return converts_to(expression, "int64"); }
+
 bool reads_memory(const Expression& expression) {
   const std::string_view name = called(expression);
   return name == "load" || name == "gather" || name.starts_with("atomic_");
@@ -137,7 +156,8 @@ bool HelperFacts::body_is_scalar(const std::vector<std::unique_ptr<Statement>>& 
       facts.divides =
           facts.divides || divides(*statement->value, any) ||
           (statement->kind == StatementKind::augmented_assign && (statement->text == "//" || statement->text == "%"));
-      if (statement->kind == StatementKind::return_ && statement->value->kind == ExpressionKind::tuple)
+      const bool returns = statement->kind == StatementKind::return_;
+      if (returns && (statement->value->kind == ExpressionKind::tuple || called(*statement->value) == "swizzle2d"))
         facts.returns_tuple = true;
       if (statement->kind == StatementKind::return_)
         if (const Facts* inner = of_call(*statement->value); inner != nullptr && inner->returns_tuple)
@@ -166,6 +186,7 @@ bool HelperFacts::is_scalar(const Expression& expression, const NameTest& name_i
     case ExpressionKind::conditional:
       break;
     case ExpressionKind::call: {
+      if (is_converted_question(expression)) return true;
       const Facts* helper = of_call(expression);
       if (helper != nullptr ? helper->scalar : divides_by_name(expression) || is_program_question(expression)) break;
       return call_is_scalar && call_is_scalar(expression);

@@ -36,6 +36,8 @@ std::vector<std::string> own_names_written(const Statement& statement);
 std::string_view called(const Expression& expression);
 /// Whether a statement says something about values and computes nothing: tl.assume, assertions, docstrings.
 bool is_check(const Statement& statement);
+/// Whether an expression is x.to(tl.int64).
+bool converts_to_int64(const Expression& expression);
 /// Whether a call reads memory.
 bool reads_memory(const Expression& expression);
 

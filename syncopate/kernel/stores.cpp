@@ -20,14 +20,15 @@ enum class Origin : std::uint8_t {
   other,   ///< no pointer into it
   base,    ///< the parameter itself, or a descriptor of it
   inside,  ///< a pointer somewhere into it, or a descriptor of such a place
+  block,   ///< a block pointer into it
   either,  ///< that depends on the way here
 };
 
 Origin join(Origin a, Origin b) {
   if (a == b || b == Origin::unset) return a;
   if (a == Origin::unset) return b;
-  const bool apart = a == Origin::other || b == Origin::other || a == Origin::either || b == Origin::either;
-  return apart ? Origin::either : Origin::inside;
+  const auto mixes = [](Origin origin) { return origin == Origin::base || origin == Origin::inside; };
+  return mixes(a) && mixes(b) ? Origin::inside : Origin::either;
 }
 
 bool touches(Origin origin) { return origin > Origin::other; }
@@ -97,7 +98,10 @@ class Flow {
     switch (instruction.opcode) {
       case Opcode::copy:
       case Opcode::make_descriptor:
+      case Opcode::advance:
         return operand(0);
+      case Opcode::make_block_pointer:
+        return touches(operand(0)) && operand(0) != Origin::either ? Origin::block : operand(0);
       case Opcode::where:
         return join(operand(1), operand(2));
       case Opcode::binary:
@@ -124,6 +128,24 @@ class Flow {
   std::deque<std::size_t> work_;
 };
 
+std::string_view atomic_name(const Instruction& instruction) {
+  switch (static_cast<AtomicOperation>(instruction.operation)) {
+    case AtomicOperation::add:
+      return "tl.atomic_add";
+    case AtomicOperation::minimum:
+      return "tl.atomic_min";
+    case AtomicOperation::maximum:
+      return "tl.atomic_max";
+    case AtomicOperation::bit_and:
+      return "tl.atomic_and";
+    case AtomicOperation::bit_or:
+      return "tl.atomic_or";
+    case AtomicOperation::bit_xor:
+      return "tl.atomic_xor";
+  }
+  return "an atomic operation";
+}
+
 class Finder {
  public:
   Finder(const Program& program, const ProgramParameter& parameter)
@@ -148,8 +170,9 @@ class Finder {
 
  private:
   void refuse_atomic(const Instruction& instruction) const {
-    if (instruction.opcode == Opcode::atomic_add)
-      fail(instruction, fmt::format("'{}' is changed by tl.atomic_add", name_), "store the tile's value once");
+    if (instruction.opcode == Opcode::atomic)
+      fail(instruction, fmt::format("'{}' is changed by {}", name_, atomic_name(instruction)),
+           "store the tile's value once");
   }
 
   /// `access`: "loads from".
@@ -167,7 +190,8 @@ class Finder {
     const bool descriptor = instruction.opcode == Opcode::descriptor_load;
     if (!descriptor && instruction.opcode != Opcode::load) return;
     refuse_either(instruction, flow_.operand(at, 0), "loads from");
-    loads_.push_back({instruction.range, descriptor});
+    const bool block_pointer = flow_.operand(at, 0) == Origin::block;
+    loads_.push_back({instruction.range, descriptor, block_pointer});
   }
 
   void look_for_store(std::size_t at) {
@@ -181,7 +205,7 @@ class Finder {
       fail(instruction, fmt::format("this descriptor does not begin where '{}' points", name_),
            "make a descriptor of the whole tensor, and put the rest into the offsets of the store");
     const int dimensions = descriptor ? static_cast<int>(instruction.operand_count) - 2 : 0;
-    stores_.push_back({instruction.range, descriptor, dimensions});
+    stores_.push_back({instruction.range, descriptor, origin == Origin::block, dimensions});
   }
 
   [[noreturn]] void fail(const Instruction& instruction, std::string problem, std::string remedy) const {

@@ -11,9 +11,10 @@ namespace syncopate {
 
 /// One call that stores to a tensor, wherever it stands.
 struct Store {
-  ByteRange range;          ///< of the call; inside a helper, of the helper's text
-  bool descriptor = false;  ///< through a tensor descriptor of the parameter itself; else through pointers
-  int dimensions = 0;       ///< of the descriptor
+  ByteRange range;             ///< of the call; inside a helper, of the helper's text
+  bool descriptor = false;     ///< through a tensor descriptor of the parameter itself; else through pointers
+  bool block_pointer = false;  ///< through a block pointer into it
+  int dimensions = 0;          ///< of the descriptor
 };
 
 /// The stores to what `parameter` points to, by source order; from the kernel's text alone, for any arguments. Throws
@@ -23,8 +24,9 @@ std::vector<Store> find_stores(std::shared_ptr<const Module> module, const Funct
 
 /// One call that loads from a tensor, wherever it stands.
 struct Load {
-  ByteRange range;          ///< of the call; inside a helper, of the helper's text
-  bool descriptor = false;  ///< through a tensor descriptor; else through pointers
+  ByteRange range;             ///< of the call; inside a helper, of the helper's text
+  bool descriptor = false;     ///< through a tensor descriptor; else through pointers
+  bool block_pointer = false;  ///< through a block pointer into it
   friend bool operator==(const Load&, const Load&) = default;
 };
 

@@ -170,20 +170,21 @@ class Dataflow {
 
   static bool is_data(const Instruction& instruction) {
     return instruction.opcode == Opcode::load || instruction.opcode == Opcode::descriptor_load ||
-           instruction.opcode == Opcode::atomic_add || instruction.opcode == Opcode::dot;
+           instruction.opcode == Opcode::atomic || instruction.opcode == Opcode::dot;
   }
 
   /// The operands of an access or a branch that decide what happens: all but stored values.
   bool decides(const Instruction& instruction, std::size_t operand) const {
     switch (instruction.opcode) {
       case Opcode::load:
-        return operand < 2;
+        return operand != 2;
       case Opcode::store:
-      case Opcode::atomic_add:
+      case Opcode::atomic:
       case Opcode::descriptor_store:
         return operand != 1;
       case Opcode::descriptor_load:
       case Opcode::make_descriptor:
+      case Opcode::make_block_pointer:
       case Opcode::branch_false:
       case Opcode::branch_decided:
       case Opcode::range_begin:
@@ -224,8 +225,17 @@ class Dataflow {
     const Instruction* end = code + branch.target;
     if (end <= &branch || end > loop_.next) return true;
     for (const Instruction* each = &branch + 1; each < end; ++each) {
-      if (each->opcode == Opcode::range_test || each->opcode == Opcode::make_descriptor || is_access(each->opcode))
-        return true;
+      if (is_access(each->opcode)) return true;
+      switch (each->opcode) {
+        case Opcode::range_test:
+        case Opcode::make_descriptor:
+        case Opcode::make_block_pointer:
+        case Opcode::check:
+        case Opcode::refuse:
+          return true;
+        default:
+          break;
+      }
       if (deciding.contains(each->result) || deciding.contains(each->second_result)) return true;
       if (!is_branch(*each) && each->opcode != Opcode::jump) continue;
       const Instruction* const target = code + each->target;
@@ -267,6 +277,20 @@ class Dataflow {
   LoweredLoop& loop_;
 };
 
+/// A loop is missing from a lowered kernel where its branch cannot be lowered.
+void reject_refused(const Program& program) {
+  for (const Instruction& each : program.instructions) {
+    if (each.opcode != Opcode::refuse) continue;
+    const auto text = [&](std::size_t operand) {
+      const Register wanted = program.operands_of(each)[operand];
+      const auto constant = std::find_if(program.constants.begin(), program.constants.end(),
+                                         [wanted](const ConstantRegister& known) { return known.value == wanted; });
+      return program.strings[static_cast<std::size_t>(std::get<StringConstant>(constant->constant).index)];
+    };
+    throw UserError(program.locate(each), text(0), text(1));
+  }
+}
+
 }  // namespace
 
 void check_streamed_loops(const TileKernel& kernel) {
@@ -284,6 +308,7 @@ std::vector<LoweredLoop> find_streamed_loops(const Program& program, const std::
       if (is_of_loop(each, Opcode::range_test)) found.test = &each;
       if (is_of_loop(each, Opcode::range_next)) found.next = &each;
     }
+    if (found.test == nullptr) reject_refused(program);
     check_internal(found.test != nullptr && found.next != nullptr && found.test > program.instructions.data(),
                    "a streamed loop is not found in the lowered kernel");
     found.begin = found.test - 1;

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
+#include "syncopate/kernel/imports.h"
 #include "syncopate/kernel/syntax_nodes.h"
 
 namespace syncopate {
@@ -65,6 +67,28 @@ std::unique_ptr<Function> convert_function(SyntaxConverter& converter, SyntaxNod
   return function;
 }
 
+/// The imports under a `try` or `if` at the top of a file, which are there for several versions of Triton. Of those
+/// that bind a name, the first counts: files prefer what is newest.
+void collect_guarded_imports(SyntaxNode node, const SyntaxConverter& converter, Module& module) {
+  if (node.is("import_statement") || node.is("import_from_statement")) {
+    const std::string text(converter.text(node));
+    const auto known = [&module](const ImportBinding& binding) {
+      return std::any_of(module.imports.begin(), module.imports.end(), [&binding](const std::string& earlier) {
+        const std::vector<ImportBinding> bound = import_bindings(earlier);
+        return std::any_of(bound.begin(), bound.end(),
+                           [&binding](const ImportBinding& each) { return each.name == binding.name; });
+      });
+    };
+    const std::vector<ImportBinding> bindings = import_bindings(text);
+    if (!std::all_of(bindings.begin(), bindings.end(), known)) module.imports.push_back(text);
+    return;
+  }
+  constexpr std::array<std::string_view, 7> kGuards = {"if_statement",  "elif_clause", "else_clause",   "try_statement",
+                                                       "except_clause", "block",       "finally_clause"};
+  if (std::find(kGuards.begin(), kGuards.end(), node.type()) == kGuards.end()) return;
+  for (const SyntaxNode child : node.children()) collect_guarded_imports(child, converter, module);
+}
+
 /// Top-level assignments that a kernel can use. What has no meaning in a kernel (a call of host code with a lambda, a
 /// dictionary of settings) is host code and skipped.
 void convert_constant(SyntaxConverter converter, SyntaxNode node, Module& module) {
@@ -101,6 +125,8 @@ std::shared_ptr<const Module> parse_module(std::shared_ptr<const SourceFile> sou
       module->functions.push_back(convert_function(converter, node, *node.field("definition")));
     else if (node.is("expression_statement"))
       convert_constant(converter, node, *module);
+    else
+      collect_guarded_imports(node, converter, *module);
   }
   tree.for_each([&](SyntaxNode node) {
     if (node.is("comment")) module->comments.push_back({node.range(), source->locate(node.range().begin).line});

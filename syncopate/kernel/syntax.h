@@ -105,7 +105,8 @@ struct Comment {
 /// A parsed file.
 struct Module {
   std::shared_ptr<const SourceFile> source;
-  std::vector<std::string> imports;                   ///< the text of every import statement, in order
+  /// The text of every import statement, in order; also those under a `try` or `if`, the first that binds a name.
+  std::vector<std::string> imports;
   std::vector<std::unique_ptr<Statement>> constants;  ///< top-level assignments such as `N = tl.constexpr(4)`
   std::vector<std::unique_ptr<Function>> functions;
   std::vector<Comment> comments;

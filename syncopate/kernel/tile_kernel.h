@@ -25,6 +25,8 @@ struct TileScheduler {
   /// The variables that together name a tile, outermost first as the local kernel assigns them; everything the kernel
   /// reads or writes depends on the program id only through them.
   std::vector<std::string> index_variables;
+  /// Those among them that are computed in 64 bits (tl.program_id(0).to(tl.int64)), whatever their values are.
+  std::vector<std::string> wide_index_variables;
   /// Statements that exist only to compute the index variables; the emitter removes them. In source order, each with
   /// all that is inside it. Nothing that stays uses what they assign, index variables aside.
   std::vector<const Statement*> statements;

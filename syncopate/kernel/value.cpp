@@ -182,6 +182,8 @@ std::string describe(const Value& value) {
       return typed(fmt::format("pointers to {}", name_of(value.dtype)));
     case Kind::descriptor:
       return "a tensor descriptor";
+    case Kind::block_pointer:
+      return "a block pointer";
     case Kind::integer:
     case Kind::floating:
       break;

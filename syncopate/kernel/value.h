@@ -20,9 +20,20 @@ namespace syncopate::concrete {
 
 inline constexpr int kMaxRank = 5;
 
-enum class Kind : std::uint8_t { undefined, none, string, dtype, integer, floating, pointer, descriptor };
+enum class Kind : std::uint8_t {
+  undefined,
+  none,
+  string,
+  dtype,
+  integer,
+  floating,
+  pointer,
+  descriptor,
+  block_pointer
+};
 
-/// A tensor descriptor (tl.make_tensor_descriptor); offsets and strides count elements.
+/// A tensor descriptor (tl.make_tensor_descriptor) or a block pointer (tl.make_block_ptr); offsets and strides count
+/// elements.
 struct Descriptor {
   int buffer = 0;
   Dtype dtype = Dtype::fp32;
@@ -31,6 +42,7 @@ struct Descriptor {
   std::array<std::int64_t, kMaxRank> shape{};
   std::array<std::int64_t, kMaxRank> strides{};
   std::array<std::int64_t, kMaxRank> block{};
+  std::array<std::int64_t, kMaxRank> offsets{};  ///< of a block pointer: where its block begins
 };
 
 /// Extents of a block. Rank 0 is a scalar.
@@ -57,7 +69,7 @@ struct Value {
   std::int64_t integer = 0;  ///< scalar integer or bool, or a scalar pointer's offset
   double number = 0;         ///< scalar floating value
   std::shared_ptr<std::byte[]> data;
-  std::shared_ptr<const Descriptor> descriptor;
+  std::shared_ptr<const Descriptor> descriptor;  ///< also of a block pointer
 
   bool is_block() const { return extents.rank > 0; }
   bool is_boolean() const { return kind == Kind::integer && dtype == Dtype::boolean; }

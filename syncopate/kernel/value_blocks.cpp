@@ -6,24 +6,10 @@
 
 #include "syncopate/kernel/triton_limits.h"
 #include "syncopate/kernel/value_operations.h"
+#include "syncopate/kernel/value_storage.h"
 
 namespace syncopate::concrete {
 namespace {
-
-/// Calls f with a null pointer of the type that holds the elements: types as arguments.
-template <typename F>
-void with_storage(Storage storage, F f) {
-  switch (storage) {
-    case Storage::float32:
-      return f(static_cast<float*>(nullptr));
-    case Storage::float64:
-      return f(static_cast<double*>(nullptr));
-    case Storage::int64:
-      return f(static_cast<std::int64_t*>(nullptr));
-    case Storage::byte:
-      return f(static_cast<std::uint8_t*>(nullptr));
-  }
-}
 
 void expect_block(const Value& operand, std::string_view what) {
   if (!operand.is_block()) throw OperationError{fmt::format("{} of {}", what, describe(operand)), "it takes a block"};
@@ -103,6 +89,14 @@ void fold(ReduceOperation operation, const T* from, std::int64_t outer, std::int
       return fold(from, outer, count, inner, to, [](T a, T b) { return b != b || a < b ? a : b; });
     case ReduceOperation::maximum:
       return fold(from, outer, count, inner, to, [](T a, T b) { return b != b || a > b ? a : b; });
+    case ReduceOperation::bit_xor:
+    case ReduceOperation::bit_or:
+      if constexpr (std::is_integral_v<T>) {
+        if (operation == ReduceOperation::bit_xor)
+          return fold(from, outer, count, inner, to, [](T a, T b) { return static_cast<T>(a ^ b); });
+        return fold(from, outer, count, inner, to, [](T a, T b) { return static_cast<T>(a | b); });
+      }
+      throw OperationError{"a bitwise reduction of floating numbers", "use integers"};
   }
 }
 

@@ -113,6 +113,10 @@ Value floating_binary(BinaryOperation operation, const Value& left, const Value&
     case BinaryOperation::modulo:
       if (type.weak) return map_pair<T>(left, right, type, Floored<T>::modulo);
       return map_pair<T>(left, right, type, [](T a, T b) { return std::fmod(a, b); });
+    case BinaryOperation::power:
+      return map_pair<T>(left, right, type, [](T a, T b) { return std::pow(a, b); });
+    case BinaryOperation::atan2:
+      return map_pair<T>(left, right, type, [](T a, T b) { return std::atan2(a, b); });
     default:
       unsupported("a bitwise or integer operation", left, right);
   }
@@ -244,6 +248,32 @@ Value floating_unary(UnaryOperation operation, const Value& operand) {
       return map_one<T>(operand, [](T x) { return std::floor(x); });
     case UnaryOperation::ceil:
       return map_one<T>(operand, [](T x) { return std::ceil(x); });
+    case UnaryOperation::truncate:
+      return map_one<T>(operand, [](T x) { return std::trunc(x); });
+    case UnaryOperation::round_even:
+      return map_one<T>(operand, [](T x) { return std::nearbyint(x); });
+    case UnaryOperation::round_away:
+      return map_one<T>(operand, [](T x) { return std::round(x); });
+    case UnaryOperation::erf:
+      return map_one<T>(operand, [](T x) { return std::erf(x); });
+    case UnaryOperation::tanh:
+      return map_one<T>(operand, [](T x) { return std::tanh(x); });
+    case UnaryOperation::tan:
+      return map_one<T>(operand, [](T x) { return std::tan(x); });
+    case UnaryOperation::asin:
+      return map_one<T>(operand, [](T x) { return std::asin(x); });
+    case UnaryOperation::acos:
+      return map_one<T>(operand, [](T x) { return std::acos(x); });
+    case UnaryOperation::atan:
+      return map_one<T>(operand, [](T x) { return std::atan(x); });
+    case UnaryOperation::sinh:
+      return map_one<T>(operand, [](T x) { return std::sinh(x); });
+    case UnaryOperation::cosh:
+      return map_one<T>(operand, [](T x) { return std::cosh(x); });
+    case UnaryOperation::expm1:
+      return map_one<T>(operand, [](T x) { return std::expm1(x); });
+    case UnaryOperation::log1p:
+      return map_one<T>(operand, [](T x) { return std::log1p(x); });
     default:
       throw OperationError{fmt::format("'~' of {}", describe(operand)), "it takes integers and bools"};
   }
@@ -336,6 +366,11 @@ Value unary(UnaryOperation operation, const Value& operand) {
     return integer_unary(operation, cast(operand, Dtype::int32));
   }
   if (operand.kind == Kind::integer) return integer_unary(operation, operand);
+  // Triton has these for wide floats only (_check_dtype, and libdevice's symbols).
+  const bool needs_width = operation > UnaryOperation::absolute && operation != UnaryOperation::sigmoid;
+  if (needs_width && !operand.weak && size_in_bytes(operand.dtype) < 4)
+    throw OperationError{fmt::format("this function of {}", describe(operand)),
+                         "Triton has it for fp32 and fp64: convert, as in .to(tl.float32)"};
   return operand.dtype == Dtype::fp64 ? floating_unary<double>(operation, operand)
                                       : floating_unary<float>(operation, operand);
 }

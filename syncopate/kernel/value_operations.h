@@ -19,6 +19,8 @@ Value where(const Value& condition, const Value& left, const Value& right);
 Value fma(const Value& left, const Value& right, const Value& addend);
 /// Rounds to nearest even; floating to integer truncates.
 Value cast(const Value& operand, Dtype dtype);
+/// The same bits as another dtype of as many.
+Value bitcast(const Value& operand, Dtype dtype);
 /// Whether two values of any kind are equal as Python's "==" has it for dtypes, strings and None.
 bool same_thing(const Value& left, const Value& right);
 
@@ -34,6 +36,19 @@ Value join(const Value& left, const Value& right);
 std::pair<Value, Value> split(const Value& operand);
 /// Sums in ascending index order; bf16 is summed, and compared, as fp32.
 Value reduce(ReduceOperation operation, const Value& operand, int axis);
+/// Where along `axis` the least or greatest element is, the first of equals: int32.
+Value index_of(ReduceOperation operation, const Value& operand, int axis);
+/// Running sums or products along `axis`, from its end if `reverse`; bf16 is computed as fp32, small integers as int32.
+Value scan(ScanOperation operation, const Value& operand, int axis, bool reverse);
+/// Along the last dimension.
+Value sort(const Value& operand, bool descending);
+Value flip(const Value& operand, int axis);
+/// result[.., i, ..] = operand[.., index[.., i, ..], ..] along `axis`.
+Value gather_along(const Value& operand, const Value& index, int axis);
+/// The block, or the scalar, at `index` along `axis`.
+Value take(const Value& operand, int axis, std::int64_t index);
+/// The block with `slice` there instead.
+Value put(Value operand, int axis, std::int64_t index, const Value& slice);
 /// The shape that both broadcast to.
 Extents common_extents(const Extents& left, const Extents& right);
 

@@ -567,12 +567,11 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   bound.communicated.push_back(std::move(communicated));
 }
 
-/// Parameters of tensors that are gathered. The chunks of an exchanged tensor would cut a loop elsewhere on each rank,
-/// and tiles are the same for all; a tile adds the summands of an input as a whole.
-std::set<std::string> gathered_parameters(const OperatorStatement& statement) {
+/// Parameters of inputs that arrive while the kernel runs, but of sums, whose summands a tile adds as a whole.
+std::set<std::string> arriving_parameters(const OperatorStatement& statement) {
   std::set<std::string> parameters;
   for (const TensorStatement& tensor : statement.tensors)
-    if (tensor.before.cuts() && tensor.inside.kind == Placement::Kind::replicate) parameters.insert(tensor.parameter);
+    if (tensor.before.cuts() && tensor.inside != tensor.before) parameters.insert(tensor.parameter);
   return parameters;
 }
 
@@ -591,10 +590,10 @@ BoundOperator bind(const OperatorStatement& statement, const TileKernel& kernel)
     throw UserError(statement.grid_where,
                     fmt::format("kernel '{}' is persistent, and needs no grid", statement.kernel_function),
                     "remove it: [launch] workers says how many programs of it run");
-  const std::set<std::string> gathered = gathered_parameters(statement);
-  const bool streams = !gathered.empty() && !kernel.streamed_loops().empty();
+  const std::set<std::string> arriving = arriving_parameters(statement);
+  const bool streams = !arriving.empty() && !kernel.streamed_loops().empty();
   std::vector<TileSpace> spaces = analyse_ranks(statement, kernel, bindings, streams);
-  keep_streamed_reads(spaces, gathered);
+  keep_streamed_reads(spaces, arriving);
   const TileSpace& space = spaces.front();
 
   BoundOperator bound;

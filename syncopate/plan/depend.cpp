@@ -21,17 +21,28 @@ constexpr std::size_t kMostTransfers = 40000;
 /// How much faster a rank copies for itself than a link carries, roughly.
 constexpr std::int64_t kLocalSpeed = 8;
 
+using Port = std::tuple<int, int, bool>;  // rank, port of the schedule, whether it distributes sums
+
+/// The queues that transfers have been put in.
+struct Ports {
+  std::map<Port, int> queue_of;
+  std::map<Port, std::int64_t> busy;  ///< estimated time its last transfer ends
+};
+
 /// Appends the transfers of one schedule.
 class ScheduleAdder {
  public:
-  ScheduleAdder(DependenceGraph& graph, const BoundOperator& bound, int schedule)
+  /// `own_inputs`: where ranks copy parts of inputs for themselves. All of these wait for nothing, and memory is no
+  /// faster for several at once: so a rank has one queue for them, whichever schedule they belong to.
+  ScheduleAdder(DependenceGraph& graph, const BoundOperator& bound, int schedule, Ports& own_inputs)
       : graph_(graph),
         plan_(bound.plan),
         communicated_(bound.communicated[static_cast<std::size_t>(schedule)]),
         schedule_(schedule),
         element_(size_in_bytes(plan_.buffer(communicated_.buffer).dtype)),
         written_(communicated_.caller_buffer >= 0 &&
-                 plan_.buffer(communicated_.caller_buffer).role == BufferRole::result) {}
+                 plan_.buffer(communicated_.caller_buffer).role == BufferRole::result),
+        own_ports_(written_ ? ports_ : own_inputs) {}
 
   /// In topological order; then what ranks copy for themselves.
   void run() {
@@ -72,7 +83,7 @@ class ScheduleAdder {
       made.level = std::max(made.level, before.level + 1);
     }
     const bool distributes = plan_.buffer(communicated_.buffer).is_reduced() && !made.reduces;
-    node_of_[{which.rank, which.index}] = issue(std::move(made), op.port, distributes, 1);
+    node_of_[{which.rank, which.index}] = issue(std::move(made), ports_, op.port, distributes, 1);
   }
 
   bool is_left_out(Dependency which) const {
@@ -103,19 +114,19 @@ class ScheduleAdder {
       if (written_ && other.schedule == schedule_ && other.source == rank && other.op.index >= 0)
         made.start = std::max(made.start, other.arrival);
     constexpr int kOwnPort = -1;
-    issue(std::move(made), kOwnPort, false, kLocalSpeed);
+    issue(std::move(made), own_ports_, kOwnPort, false, kLocalSpeed);
   }
 
   /// Sums that are handed out have queues of their own: one that is not ready holds up no summand, nor the other way
   /// round.
-  int issue(TransferNode made, int port_number, bool distributes, std::int64_t speed) {
+  int issue(TransferNode made, Ports& ports, int port_number, bool distributes, std::int64_t speed) {
     const int id = static_cast<int>(graph_.transfers.size());
     made.schedule = schedule_;
     made.owner = made.op.rank;
     made.buffer = communicated_.buffer;
     const Port port{made.owner, port_number, distributes};
     auto& queues = graph_.queues[static_cast<std::size_t>(made.owner)];
-    const auto [queue, is_new] = queue_of_.try_emplace(port, static_cast<int>(queues.size()));
+    const auto [queue, is_new] = ports.queue_of.try_emplace(port, static_cast<int>(queues.size()));
     if (is_new) queues.emplace_back();
     made.queue = queue->second;
     std::vector<int>& issued = queues[static_cast<std::size_t>(made.queue)];
@@ -124,9 +135,9 @@ class ScheduleAdder {
       made.level = std::max(made.level, node(made.previous).level);
     }
     issued.push_back(id);
-    made.start = std::max(made.start, busy_[port]);
+    made.start = std::max(made.start, ports.busy[port]);
     made.arrival = made.start + made.chunk.volume() * element_ / speed;
-    busy_[port] = made.arrival;
+    ports.busy[port] = made.arrival;
     graph_.transfers.push_back(std::move(made));
     return id;
   }
@@ -159,12 +170,11 @@ class ScheduleAdder {
   const CommunicatedTensor& communicated_;
   int schedule_;
   std::int64_t element_;
-  bool written_;                                            ///< there is a result
-  using Port = std::tuple<int, int, bool>;                  // rank, port of the schedule, whether it distributes sums
+  bool written_;  ///< there is a result
+  Ports ports_;
+  Ports& own_ports_;
   std::map<std::pair<int, int>, int> node_of_;              // (rank, index) -> node
   std::map<std::pair<int, int>, std::vector<int>> behind_;  // of operators that are left out: what they wait for
-  std::map<Port, int> queue_of_;
-  std::map<Port, std::int64_t> busy_;  // estimated time its last transfer ends
 };
 
 /// Joins work and transfers: who stores what is sent, who adds what arrives, and what that implies.
@@ -253,7 +263,9 @@ DependenceGraph depend(const BoundOperator& bound) {
     for (const std::vector<Region>& parts : communicated.own_parts) count += parts.size();
     check_transfer_count(count, communicated.where);
   }
-  for (std::size_t s = 0; s < bound.communicated.size(); ++s) ScheduleAdder(graph, bound, static_cast<int>(s)).run();
+  Ports own_inputs;
+  for (std::size_t s = 0; s < bound.communicated.size(); ++s)
+    ScheduleAdder(graph, bound, static_cast<int>(s), own_inputs).run();
   for (int rank = 0; rank < bound.plan.ranks; ++rank) graph.work.push_back(make_work(bound, graph, rank));
   join(graph);
   put_in_order(graph);

@@ -26,9 +26,9 @@ std::vector<Region> reads_of(const Iteration& iteration, int instruction) {
 /// Sorts the reads of streamed loops.
 class Keeper {
  public:
-  Keeper(std::span<TileSpace> spaces, const std::set<std::string>& gathered)
+  Keeper(std::span<TileSpace> spaces, const std::set<std::string>& arriving)
       : spaces_(spaces), parameters_(spaces.front().parameters) {
-    for (const std::string& parameter : parameters_) gathered_.push_back(gathered.contains(parameter));
+    for (const std::string& parameter : parameters_) arriving_.push_back(arriving.contains(parameter));
     const std::vector<TileFootprint>& tiles = spaces.front().tiles;
     varying_.resize(tiles.empty() ? 0 : tiles.front().loops.size());
   }
@@ -69,7 +69,7 @@ class Keeper {
   }
 
   bool stays(const LoopRead& read, std::size_t loop) const {
-    return gathered_[static_cast<std::size_t>(read.parameter)] && varying_[loop].contains(read.instruction);
+    return arriving_[static_cast<std::size_t>(read.parameter)] && varying_[loop].contains(read.instruction);
   }
 
   const Kept& kept_of(const std::shared_ptr<const LoopReads>& record, std::size_t loop) {
@@ -110,12 +110,31 @@ class Keeper {
 
   std::span<TileSpace> spaces_;
   const std::vector<std::string>& parameters_;
-  std::vector<bool> gathered_;
+  std::vector<bool> arriving_;
   std::vector<std::set<int>> varying_;  ///< [loop]: instructions
   std::set<const LoopReads*> seen_;
   std::map<const LoopReads*, Kept> kept_;
   std::vector<std::shared_ptr<const LoopReads>> originals_;  ///< so that no new record has the address of an old one
 };
+
+/// What transfers bring to the tensor's buffer, on all ranks together, ascending. Chunks of an exchanged tensor stand
+/// elsewhere in it on each rank, and rarely end elsewhere in a loop: where they do, all ranks have all of the ends.
+std::vector<Region> arriving(const CommunicatedTensor& communicated, const Plan& plan) {
+  const Buffer& buffer = plan.buffer(communicated.buffer);
+  std::vector<Region> regions;
+  for (const auto& operators : communicated.schedule.operators)
+    for (const Operator& op : operators)
+      if (const auto* p2p = std::get_if<P2P>(&op.action))
+        regions.push_back(
+            in_buffer(buffer, p2p->destination_rank,
+                      communicated.schedule.chunks[static_cast<std::size_t>(p2p->destination_chunk)].region));
+  for (std::size_t rank = 0; rank < communicated.own_parts.size(); ++rank)
+    for (const Region& part : communicated.own_parts[rank])
+      regions.push_back(in_buffer(buffer, static_cast<int>(rank), part));
+  std::sort(regions.begin(), regions.end());
+  regions.erase(std::unique(regions.begin(), regions.end()), regions.end());
+  return regions;
+}
 
 class PieceCutter {
  public:
@@ -128,8 +147,7 @@ class PieceCutter {
       std::vector<Region>& chunks = chunks_.emplace_back();
       first_chunk_.push_back(chunk_count_);
       for (const CommunicatedTensor& communicated : bound.communicated)
-        if (communicated.buffer == buffers_.back())
-          for (const Chunk& chunk : communicated.schedule.chunks) chunks.push_back(chunk.region);
+        if (communicated.buffer == buffers_.back()) chunks = arriving(communicated, bound.plan);
       chunk_count_ += static_cast<int>(chunks.size());
     }
   }
@@ -140,7 +158,7 @@ class PieceCutter {
     const auto first_behind = std::partition_point(
         whole.begin(), whole.end(), [&](const LoopPiece& piece) { return piece.end <= walk.iterations; });
     const auto first = static_cast<std::ptrdiff_t>(pieces.size());
-    pieces.reserve(pieces.size() + whole.size());
+    pieces.reserve(pieces.size() + static_cast<std::size_t>(first_behind - whole.begin()) + 1);
     pieces.insert(pieces.end(), whole.begin(), first_behind);
     if (first_behind != whole.end() && first_behind->begin < walk.iterations)
       pieces.push_back({loop, first_behind->begin, walk.iterations,
@@ -231,7 +249,7 @@ bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
                                        [&](const Tile& tile) { return reads_in_pieces(tile, buffer) == first; });
 }
 
-/// The gathered tensors that a loop reads, as indices into BoundOperator::communicated.
+/// The tensors that a loop reads as they arrive, as indices into BoundOperator::communicated.
 std::vector<std::size_t> read_in_loop(const BoundOperator& bound, const std::vector<std::vector<Tile>>& tiles,
                                       int loop) {
   std::vector<bool> is_read(bound.plan.buffers.size(), false);
@@ -282,8 +300,8 @@ void check_loops(const BoundOperator& bound, const std::vector<std::vector<Tile>
 
 }  // namespace
 
-void keep_streamed_reads(std::span<TileSpace> spaces, const std::set<std::string>& gathered) {
-  Keeper(spaces, gathered).run();
+void keep_streamed_reads(std::span<TileSpace> spaces, const std::set<std::string>& arriving) {
+  Keeper(spaces, arriving).run();
 }
 
 void cut_into_pieces(std::span<const TileSpace> spaces, const TileKernel& kernel, BoundOperator& bound,

@@ -16,7 +16,7 @@ namespace syncopate {
 /// others become reads of their tiles, which come before or after the waits of a tile, not between those of its pieces:
 /// a compiler may move what does not depend on the loop's variable out of the loop. No loops are left if nothing is, on
 /// any rank.
-void keep_streamed_reads(std::span<TileSpace> spaces, const std::set<std::string>& gathered);
+void keep_streamed_reads(std::span<TileSpace> spaces, const std::set<std::string>& arriving);
 
 /// Makes the pieces of `tiles`, those of each space: maximal runs of iterations that need the same chunks, whichever
 /// rank they come to. Needs the schedules. Where no chunk ends inside a loop, on any rank, there is nothing to stream:

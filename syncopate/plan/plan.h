@@ -222,7 +222,7 @@ struct TileAccess {
   friend bool operator==(const TileAccess&, const TileAccess&) = default;
 };
 
-/// Consecutive iterations of a streamed loop that need the same chunks of gathered tensors.
+/// Consecutive iterations of a streamed loop that need the same chunks of what arrives.
 struct LoopPiece {
   int loop = 0;            ///< index into KernelPart::streamed_loops
   std::int64_t begin = 0;  ///< of the tile's iterations of that loop, numbered from 0
@@ -254,8 +254,8 @@ struct KernelPart {
   std::vector<ScalarArguments> rank_arguments = {};
   std::vector<std::string> axes;
   std::vector<std::int64_t> extents;
-  /// The axes that the kernel's annotated loops walk, in the order of the loops, if any of them reads a gathered
-  /// tensor; else empty.
+  /// The axes that the kernel's annotated loops walk, in the order of the loops, if any of them reads a tensor
+  /// that arrives while it runs; else empty.
   std::vector<std::string> streamed_loops;
   bool persistent = false;  ///< how the local kernel is launched: one program for all tiles, or one per tile
   /// Programs of the local kernel's launch, per axis of its grid: 1 to 3 axes. {1} if it is persistent.

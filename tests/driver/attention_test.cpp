@@ -38,10 +38,12 @@ struct HeadParallel {
   std::string initiator = "push";
   int split = 1;
   int workers = 3;
+  bool streamed = false;  ///< by the kernel whose blocks of keys may come in any order
 
   std::string name() const {
-    return fmt::format("{}ranks_{}of{}heads_{}x{}x{}_{}_{}_{}_split{}_{}workers", ranks, heads, group, q_length,
-                       kv_length, head_dim, causal ? "causal" : "full", name_of(dtype), initiator, split, workers);
+    return fmt::format("{}ranks_{}of{}heads_{}x{}x{}_{}_{}_{}_split{}_{}workers{}", ranks, heads, group, q_length,
+                       kv_length, head_dim, causal ? "causal" : "full", name_of(dtype), initiator, split, workers,
+                       streamed ? "_streamed" : "");
   }
 };
 void PrintTo(const HeadParallel& c, std::ostream* out) { *out << c.name(); }
@@ -56,6 +58,10 @@ Plan compiled(const HeadParallel& c) {
                                      {"kernel.args.HEAD_DIM", std::to_string(c.head_dim)},
                                      {"kernel.args.BLOCK_M", "32"},
                                      {"kernel.args.CAUSAL", c.causal ? "true" : "false"}};
+  if (c.streamed)
+    overrides.insert(overrides.end(), {{"kernel.file", "../kernels/attention_streamed.py"},
+                                       {"kernel.function", "attention_streamed"},
+                                       {"kernel.args.BLOCK_N", "32"}});
   for (const std::string tensor : {"q", "k", "v", "o"})
     overrides.insert(overrides.end(), {{"tensors." + tensor + ".dtype", std::string(name_of(c.dtype))},
                                        {"communicate." + tensor + ".initiator", c.initiator},
@@ -115,21 +121,28 @@ std::vector<HeadParallel> head_parallel() {
   c.ranks = 4;
   c.q_length = 3;  // the last rank has no rows of queries
   cases.push_back(c);
+  // The first half with a streamed loop too; there is nothing to stream where rows are fewer than a block.
+  for (std::size_t i = 0, count = cases.size() - 1; i < count; i += 2) {
+    cases.push_back(cases[i]);
+    cases.back().streamed = true;
+    cases.push_back(cases.back());
+    cases.back().kv_length = 150;
+    cases.back().split = 2;
+  }
   return cases;
 }
 INSTANTIATE_TEST_SUITE_P(Cases, AttentionOverHeads, ::testing::ValuesIn(head_parallel()),
                          [](const auto& test) { return test.param.name(); });
 
-/// Which rank sent the rows of k that a transfer to `rank` brings, by signal that it raises.
-std::vector<int> senders_waited_for(const Plan& plan, const Slot& slot, const std::string& tensor) {
+/// Which ranks sent the parts of a tensor that these waits are for, ascending.
+std::vector<int> senders_waited_for(const Plan& plan, const std::vector<Wait>& waits, const std::string& tensor) {
   std::vector<int> senders;
   for (const RankProgram& program : plan.programs)
     for (const Queue& queue : program.queues)
       for (const Transfer& transfer : queue.transfers)
         for (const int signal : transfer.signals)
           if (plan.buffer(transfer.destination.buffer).name == tensor &&
-              std::any_of(slot.waits.begin(), slot.waits.end(),
-                          [&](const Wait& wait) { return wait.signal == signal; }))
+              std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait.signal == signal; }))
             senders.push_back(transfer.source.rank);
   std::sort(senders.begin(), senders.end());
   return senders;
@@ -140,14 +153,43 @@ TEST(AttentionOverHeads, CausalTilesWaitOnlyForTheChunksThatTheySee) {
   c.q_length = c.kv_length = 256;  // a rank's 64 rows are two tiles of queries and one block of keys
   c.workers = 64;                  // each has a worker of its own, so that all its waits are seen
   const Plan plan = compiled(c);
-  for (const RankProgram& program : plan.programs)
-    for (const Slot& slot : program.slots) {
+  for (int rank = 0; rank < c.ranks; ++rank)
+    for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
       const int part = static_cast<int>(plan.tiles[static_cast<std::size_t>(slot.tile)].index[1] / 2);
-      EXPECT_EQ(senders_waited_for(plan, slot, "q_inside"), std::vector<int>{part});
       std::vector<int> seen;
-      for (int rank = 0; rank <= part; ++rank) seen.push_back(rank);
-      EXPECT_EQ(senders_waited_for(plan, slot, "k_inside"), seen);
-      EXPECT_EQ(senders_waited_for(plan, slot, "v_inside"), seen);
+      for (int sender = 0; sender <= part; ++sender) seen.push_back(sender);
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "v_inside"), seen);
+      // What a rank copies for itself stands in one queue, v last.
+      const auto without_own = [&](std::vector<int> senders) {
+        senders.erase(std::remove(senders.begin(), senders.end(), rank), senders.end());
+        return senders;
+      };
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "q_inside"), without_own({part}));
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "k_inside"), without_own(seen));
+    }
+}
+
+/// A tile that sees all keys begins when its queries are there, and goes through the keys as they come: what the rank
+/// has itself, then from the rank before it, and so on.
+TEST(AttentionOverHeads, AStreamedLoopFollowsTheArrivals) {
+  HeadParallel c;
+  c.q_length = c.kv_length = 256;
+  c.causal = false;
+  c.streamed = true;
+  c.workers = 64;
+  const Plan plan = compiled(c);
+  ASSERT_EQ(plan.kernel.streamed_loops, std::vector<std::string>{"keys"});
+  for (int rank = 0; rank < c.ranks; ++rank)
+    for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
+      const int part = static_cast<int>(plan.tiles[static_cast<std::size_t>(slot.tile)].index[1] / 2);
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "q_inside"), std::vector<int>{part});
+      EXPECT_EQ(senders_waited_for(plan, slot.waits, "k_inside"), std::vector<int>{});
+      ASSERT_EQ(slot.steps.size(), 4U);
+      for (int step = 0; step < c.ranks; ++step) {
+        const std::vector<int> sender = {(rank - step + c.ranks) % c.ranks};
+        EXPECT_EQ(slot.steps[static_cast<std::size_t>(step)].piece, sender[0]) << "rank " << rank;
+        EXPECT_EQ(senders_waited_for(plan, slot.steps[static_cast<std::size_t>(step)].waits, "v_inside"), sender);
+      }
     }
 }
 
@@ -217,7 +259,7 @@ TEST(AttentionOverHeads, KeyHeadsAreWhole) {
 TEST(AttentionOverHeads, HeadsAreNotCut) {
   // 20 heads of 64 on 8 ranks divide as columns, and not as heads.
   EXPECT_THAT(error_of({{"ranks", "8"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
-              HasSubstr("kernels/attention.py:52:9: this descriptor of shard(1) of q has shape 256 x 128 and strides "
+              HasSubstr("kernels/attention.py:53:9: this descriptor of shard(1) of q has shape 256 x 128 and strides "
                         "128, 1, but the tensor is 256 x 160"));
   // 20 heads on 3 ranks do not even divide as columns.
   EXPECT_THAT(error_of({{"ranks", "3"}, {"tensors.q.shape", "[\"Q_LENGTH\", 1280]"}}),
@@ -226,12 +268,19 @@ TEST(AttentionOverHeads, HeadsAreNotCut) {
 
 TEST(AttentionOverHeads, KeysAndValuesMatch) {
   EXPECT_THAT(error_of({{"tensors.v.shape", "[200, \"HEADS / GROUP * HEAD_DIM * ranks\"]"}}),
-              HasSubstr("kernels/attention.py:55:9: this descriptor of shard(1) of v has shape 256 x 64 and strides "
+              HasSubstr("kernels/attention.py:56:9: this descriptor of shard(1) of v has shape 256 x 64 and strides "
                         "64, 1, but the tensor is 200 x 64"));
+  EXPECT_THAT(error_of({{"tensors.k.dtype", "fp16"}}),
+              HasSubstr("tl.dot of a block of bf16 and a block of fp16; both operands must have one dtype"));
 }
 
 TEST(AttentionOverHeads, UnsupportedHeadDimensionsAreRefused) {
-  EXPECT_THAT(error_of({{"kernel.args.HEAD_DIM", "96"}}), HasSubstr("block of size 96"));
+  EXPECT_THAT(
+      error_of({{"kernel.args.HEAD_DIM", "96"}}),
+      HasSubstr("kernels/attention.py:48:5: this static assertion fails; HEAD_DIM is a power of two, at most 256"));
+  EXPECT_THAT(
+      error_of({{"kernel.args.HEAD_DIM", "256"}}),
+      HasSubstr("kernels/attention.py:50:5: this static assertion fails; BLOCK_N is at least half of HEAD_DIM"));
 }
 
 }  // namespace

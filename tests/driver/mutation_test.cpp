@@ -113,6 +113,54 @@ std::vector<Family> families() {
 INSTANTIATE_TEST_SUITE_P(Families, Mutations, ::testing::ValuesIn(families()),
                          [](const auto& test) { return test.param.name(); });
 
+/// Kernels of other styles: block pointers, grids of several axes.
+struct Idiom {
+  std::string file;
+  std::vector<Override> sizes;
+  std::string tensors;  ///< what is gathered
+  std::string initiator;
+  std::string name() const { return file + "_" + initiator; }
+};
+void PrintTo(const Idiom& idiom, std::ostream* out) { *out << idiom.name(); }
+
+class IdiomMutations : public ::testing::TestWithParam<Idiom> {};
+
+/// Chunks that end inside tiles.
+TEST_P(IdiomMutations, VerifyAndCpuRanksAgree) {
+  std::vector<Override> overrides = GetParam().sizes;
+  overrides.insert(overrides.end(), {{"ranks", "2"}, {"launch.workers", "2"}});
+  for (const char tensor : GetParam().tensors) {
+    const std::string table = std::string("communicate.") + tensor;
+    overrides.insert(overrides.end(), {{table + ".initiator", GetParam().initiator}, {table + ".split", "2"}});
+  }
+  const Plan plan =
+      compile_operator(SYNCOPATE_SOURCE_DIR "/tests/kernel/idioms/" + GetParam().file + ".toml", overrides);
+  ASSERT_TRUE(verify(plan).holds()) << verify(plan).to_string();
+  ASSERT_EQ(caught_by_cpu_ranks(plan, 5), "");
+  Tally tally;
+  for (const testing::Mutant& mutant : testing::all_mutants(plan)) tally.add(mutant.kind, rejected(mutant));
+}
+
+std::vector<Idiom> idioms() {
+  const std::vector<Override> product = {{"kernel.args.M", "44"},       {"kernel.args.N", "24"},
+                                         {"kernel.args.K", "20"},       {"kernel.args.BLOCK_M", "16"},
+                                         {"kernel.args.BLOCK_N", "16"}, {"kernel.args.BLOCK_K", "16"}};
+  const std::vector<Override> attention = {{"kernel.args.queries", "20"}, {"kernel.args.keys", "24"},
+                                           {"kernel.args.stride", "16"},  {"kernel.args.D", "16"},
+                                           {"kernel.args.BLOCK_M", "16"}, {"kernel.args.BLOCK_N", "16"}};
+  const std::vector<Override> gated = {{"kernel.args.rows", "13"}, {"kernel.args.width", "32"}};
+  const std::vector<Override> norm = {
+      {"kernel.args.rows", "11"}, {"kernel.args.width", "12"}, {"kernel.args.WIDTH", "16"}};
+  return {{"gemm_block_pointers", product, "a", "push"},
+          {"gemm_block_pointers", product, "a", "pull"},
+          {"attention_block_pointers", attention, "kv", "push"},
+          {"attention_block_pointers", attention, "kv", "pull"},
+          {"gated_grid", gated, "x", "push"},
+          {"norm_rotary", norm, "x", "pull"}};
+}
+INSTANTIATE_TEST_SUITE_P(Families, IdiomMutations, ::testing::ValuesIn(idioms()),
+                         [](const auto& test) { return test.param.name(); });
+
 /// A product gathered along its inner dimension: tiles wait between the pieces of their loop.
 struct Stream {
   std::string algorithm;
@@ -366,6 +414,7 @@ struct Exchanged {
   std::string initiator;
   int ranks;
   std::string name() const { return file + "_" + initiator + "_" + std::to_string(ranks) + "ranks"; }
+  bool streamed() const { return file == "attention_heads_streamed"; }
 };
 void PrintTo(const Exchanged& exchanged, std::ostream* out) { *out << exchanged.name(); }
 
@@ -378,6 +427,10 @@ Plan compiled_attention(const Exchanged& exchanged) {
                                      {"kernel.args.BLOCK_M", "16"},
                                      {"kernel.args.BLOCK_N", "16"},
                                      {"launch.workers", "2"}};
+  if (exchanged.streamed())
+    overrides.insert(overrides.end(), {{"kernel.file", "../kernels/attention_streamed.py"},
+                                       {"kernel.function", "attention_streamed"},
+                                       {"kernel.args.CAUSAL", "false"}});
   for (const char tensor : exchanged.tensor)
     overrides.push_back({std::string("communicate.") + tensor + ".initiator", exchanged.initiator});
   return compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_heads.toml", overrides);
@@ -385,7 +438,7 @@ Plan compiled_attention(const Exchanged& exchanged) {
 
 /// Parts and chunks that end inside tiles.
 Plan compiled(const Exchanged& exchanged) {
-  if (exchanged.file == "attention_heads") return compiled_attention(exchanged);
+  if (exchanged.file.starts_with("attention_heads")) return compiled_attention(exchanged);
   const bool out = exchanged.file == "gemm_a2a";
   std::vector<Override> overrides = {{"ranks", std::to_string(exchanged.ranks)},
                                      {"kernel.file", "../kernels/gemm_pointers.py"},
@@ -423,7 +476,8 @@ INSTANTIATE_TEST_SUITE_P(Families, ExchangeMutations,
                                            Exchanged{"gemm_a2a", "c", "pull", 2}, Exchanged{"gemm_a2a", "c", "pull", 3},
                                            Exchanged{"a2a_gemm_rs", "ac", "push", 2},
                                            Exchanged{"attention_heads", "qkvo", "push", 2},
-                                           Exchanged{"attention_heads", "qkvo", "pull", 2}),
+                                           Exchanged{"attention_heads", "qkvo", "pull", 2},
+                                           Exchanged{"attention_heads_streamed", "qkvo", "push", 2}),
                          [](const auto& test) { return test.param.name(); });
 
 struct Summed {

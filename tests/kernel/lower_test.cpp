@@ -248,10 +248,18 @@ void expect_refused(const std::string& statement, const std::string& problem, co
 }
 
 TEST(LowerRefuses, WithThePlaceAndWhatIsSupported) {
-  expect_refused("y = tl.histogram(x, 4)", "tl.histogram is not supported", "tl.load", 9);
-  expect_refused("y = tl.make_block_ptr(p, [4], [1], [0], [4], [0])", "tl.make_block_ptr is not supported",
-                 "tl.make_tensor_descriptor", 9);
-  expect_refused("y = tl.load(p, boundary_check=(0,))", "the argument 'boundary_check' of tl.load", "mask", 35);
+  expect_refused("y = tl.frobnicate(x)", "tl.frobnicate is not supported", "tl.load", 9);
+  expect_refused("y = tl.histogram(x, 4)", "tl.histogram is not supported", "compare with tl.arange", 9);
+  expect_refused("y = tl.make_block_ptr(p, [4], [1], [0], [4])", "tl.make_block_ptr without 'order'", "", 9);
+  expect_refused("y = tl.sort(x, 0)", "tl.sort with a dimension is not supported", "leave it out", 9);
+  expect_refused("y = tl.reduce(x, 0, n)", "is not a function of this file", "a @triton.jit function", 9);
+  expect_refused("y = tl.reduce(x, 0, helper)", "'helper' takes 1 argument, 2 are given", "", 9);
+  expect_refused("y = helper + 1", "the function 'helper' where a value is needed", "call it", 9);
+  expect_refused("y = n(1)", "'n' is a value, not a function", "a @triton.jit function", 9);
+  expect_refused("y = (n, n)[0:1]", "a slice of a tuple is not supported", "write the items out", 16);
+  expect_refused("for i in range(0, n, step=2):\n        pass", "the argument 'step' of range", "tl.range does", 31);
+  expect_refused("for i in tl.range(0, n, 1, step=2):\n        pass", "'step' is given twice", "", 37);
+  expect_refused("for i in tl.range():\n        pass", "tl.range takes one, two or three numbers", "", 14);
   expect_refused("y = tl.load()", "tl.load without 'pointer'", "", 9);
   expect_refused("y = tl.cdiv(1, 2, 3)", "tl.cdiv is given 3 arguments", "(x, div)", 23);
   expect_refused("y = tl.cdiv(1, x=2)", "'x' is given twice", "", 22);

@@ -543,13 +543,28 @@ def kernel(x, B: tl.constexpr):
     tl.store(x + start + tl.arange(0, B), 1.0)
 )",
                  "tl.program_id(0)", "scaled before it has a name", "`pid = tl.program_id(0)`");
-  expect_failure(R"(
+}
+
+TEST(TileIndex, an_id_may_be_converted_where_it_is_asked_for) {
+  const TileKernel narrow = analyse(R"(
 @triton.jit
 def kernel(x):
-    pid = tl.program_id(0).to(tl.int64)
+    pid = tl.program_id(0).to(tl.int32)
     tl.store(x + pid, 1.0)
-)",
-                 "tl.program_id(0)", "asks for the program id", "`pid = tl.program_id(0)`");
+)");
+  EXPECT_THAT(index_of(narrow), ElementsAre("pid"));
+  EXPECT_THAT(narrow.scheduler().wide_index_variables, ElementsAre());
+  const TileKernel wide = analyse(R"(
+@triton.jit
+def kernel(x, n):
+    pid = tl.program_id(axis=0).to(tl.int64)
+    row = pid // n
+    column = pid % n
+    head = tl.program_id(1)
+    tl.store(x + row * n * n + column * n + head, 1.0)
+)");
+  EXPECT_THAT(index_of(wide), ElementsAre("row", "column", "head"));
+  EXPECT_THAT(wide.scheduler().wide_index_variables, ElementsAre("row", "column"));
 }
 
 TEST(ProgramPerTileError, return_in_the_middle) {

@@ -85,6 +85,20 @@ class Layers(unittest.TestCase):
                         self.assertFalse(made.serialised)
                         self.assertEqual(made.count("wgmma.mma_async"), products)
 
+    def test_attention_over_heads_streams_without_spills(self):
+        constants = ONE_STRETCH | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128, "CAUSAL": False}
+        with tempfile.TemporaryDirectory() as folder:
+            triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
+            out = pathlib.Path(folder) / "out"
+            subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_heads.toml", "--out", out,
+                            "--set", "kernel.file=../kernels/attention_streamed.py",
+                            "--set", "kernel.function=attention_streamed"], check=True, stdout=subprocess.DEVNULL)
+            made = compiled(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, constants, 8, 2)
+            print(f"attention_streamed_fused: {made}", flush=True)
+            self.assertEqual(made.spill_bytes, 0)
+            self.assertFalse(made.serialised)
+            self.assertEqual(made.count("wgmma.mma_async"), 16)
+
     def test_attention_of_wide_heads_spills_little(self):
         """It fills all 255 registers by itself; what the walk over tiles keeps beside it is spilled once a tile."""
         constants = HEADS | {"BLOCK_M": 128, "BLOCK_N": 64, "HEAD_DIM": 128}

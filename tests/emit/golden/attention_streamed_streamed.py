@@ -98,6 +98,7 @@ def attention_streamed_fused(q_ptr, k_ptr, v_ptr, o_ptr, lse_ptr, Q_LENGTH, KV_L
                              syncopate_tile_count=None, syncopate_waits=None, syncopate_flags=None,
                              syncopate_epoch=None, syncopate_record=None, syncopate_time_limit=None,
                              syncopate_steps=None):
+    tl.static_assert(HEAD_DIM & (HEAD_DIM - 1) == 0 and HEAD_DIM <= 256, "HEAD_DIM is a power of two, at most 256")
     width = HEADS * HEAD_DIM
     kv_width = HEADS // GROUP * HEAD_DIM
     q = tl.make_tensor_descriptor(q_ptr, shape=[Q_LENGTH, width], strides=[width, 1], block_shape=[BLOCK_M, HEAD_DIM])
