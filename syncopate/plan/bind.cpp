@@ -618,8 +618,7 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
 std::set<std::string> arriving_parameters(const OperatorStatement& statement) {
   std::set<std::string> parameters;
   for (const TensorStatement& tensor : statement.tensors)
-    if (tensor.before.cuts() && tensor.inside.kind != Placement::Kind::partial_sum && tensor.inside != tensor.before)
-      parameters.insert(tensor.parameter);
+    if (tensor.before.cuts() && tensor.inside != tensor.before) parameters.insert(tensor.parameter);
   return parameters;
 }
 

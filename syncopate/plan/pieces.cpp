@@ -158,7 +158,7 @@ class PieceCutter {
     const auto first_behind = std::partition_point(
         whole.begin(), whole.end(), [&](const LoopPiece& piece) { return piece.end <= walk.iterations; });
     const auto first = static_cast<std::ptrdiff_t>(pieces.size());
-    pieces.reserve(pieces.size() + whole.size());
+    pieces.reserve(pieces.size() + static_cast<std::size_t>(first_behind - whole.begin()) + 1);
     pieces.insert(pieces.end(), whole.begin(), first_behind);
     if (first_behind != whole.end() && first_behind->begin < walk.iterations)
       pieces.push_back({loop, first_behind->begin, walk.iterations,
@@ -249,7 +249,7 @@ bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
                                        [&](const Tile& tile) { return reads_in_pieces(tile, buffer) == first; });
 }
 
-/// The gathered tensors that a loop reads, as indices into BoundOperator::communicated.
+/// The tensors that a loop reads as they arrive, as indices into BoundOperator::communicated.
 std::vector<std::size_t> read_in_loop(const BoundOperator& bound, const std::vector<std::vector<Tile>>& tiles,
                                       int loop) {
   std::vector<bool> is_read(bound.plan.buffers.size(), false);

@@ -1,6 +1,7 @@
 #include "syncopate/plan/references.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -222,6 +223,20 @@ class Checker {
     }
   }
 
+  /// Where ranks differ, a rank's slots say which of the tiles with an index is its own.
+  void check_tiles_of(int rank) {
+    std::map<std::vector<std::int64_t>, int> own;
+    for (const Tile& tile : plan_.tiles) own[tile.index] = -1;
+    for (const Slot& slot : plan_.programs[static_cast<std::size_t>(rank)].slots) {
+      int& tile = own[plan_.tiles[static_cast<std::size_t>(slot.tile)].index];
+      expect(tile < 0 || tile == slot.tile,
+             fmt::format("rank {} runs tiles {} and {}, which have one index", rank, tile, slot.tile));
+      tile = slot.tile;
+    }
+    for (const auto& [index, tile] : own)
+      expect(tile >= 0, fmt::format("rank {} runs no tile ({})", rank, fmt::join(index, ", ")));
+  }
+
   void check_program(int rank) {
     const RankProgram& program = plan_.programs[static_cast<std::size_t>(rank)];
     check_raises(program.start_signals, "a caller");
@@ -237,6 +252,7 @@ class Checker {
                         [](const LoopStep& a, const LoopStep& b) { return a.piece == b.piece; }),
              fmt::format("rank {} walks the pieces of tile {} in two orders", rank, slot.tile));
     }
+    if (!problem_ && !plan_.kernel.rank_arguments.empty()) check_tiles_of(rank);
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {
         const Transfer& transfer = queue.transfers[index];

@@ -351,6 +351,15 @@ TEST(RankArguments, AreOfGoodForm) {
               HasSubstr("slot 1 of rank 1 is for another tile than an earlier slot with its index"));
 }
 
+/// CPU ranks look at a plan before they run it.
+TEST(RankArguments, EachRankRunsOneTileOfEachIndex) {
+  Plan plan = compiled(Causal{});
+  plan.programs[2].slots.pop_back();
+  const RunReport report = run_on_cpu_ranks(plan, {});
+  EXPECT_EQ(report.outcome, Outcome::bad_access);
+  EXPECT_THAT(report.message, HasSubstr("rank 2 runs no tile ("));
+}
+
 /// Plans list the tiles that the arguments make; with others the kernel's loops are not those of the plan.
 TEST(RankArguments, AreThoseOfTheTiles) {
   Plan plan = compiled(Causal{});

@@ -66,7 +66,7 @@ class Layers(unittest.TestCase):
                         self.assertEqual(made.count("wgmma.mma_async"), products)
 
     def test_attention_over_heads_streams_without_spills(self):
-        constants = HEADS | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128, "CAUSAL": False}
+        constants = ONE_STRETCH | {"BLOCK_M": 128, "BLOCK_N": 128, "HEAD_DIM": 128, "CAUSAL": False}
         with tempfile.TemporaryDirectory() as folder:
             triton.knobs.cache.dir = str(pathlib.Path(folder) / "triton")
             out = pathlib.Path(folder) / "out"
