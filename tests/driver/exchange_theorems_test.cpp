@@ -175,7 +175,8 @@ TEST(ExchangeTheorems, Coverage) {
   own.destination.region[1].end = own.destination.region[1].begin;
   EXPECT_THAT(
       refutation(plan, "coverage"),
-      HasSubstr("the kernel needs a_inside to be [0:32, 0:16] on rank 1, but nobody fills a_inside[16:32, 0:16]"));
+      HasSubstr("tile (1, 0) on rank 1 reads a_inside[16:32, 0:16], but a_inside[16:32, 0:16] is neither put there by "
+                "the caller nor brought by a transfer"));
 }
 
 // ---- Sums that every rank is to have ------------------------------------------------------------------------------
