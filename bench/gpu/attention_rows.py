@@ -54,14 +54,10 @@ class Problem(LayerProblem):
     def places(self, rank):
         """The positions of a rank, in its order."""
         every = torch.arange(self.row.tokens, device=self.device)
-        if not self.is_zigzag:
+        if not self.row.is_zigzag:
             return every.chunk(self.ranks)[rank]
         stretches = every.chunk(2 * self.ranks)
         return torch.cat([stretches[rank], stretches[2 * self.ranks - 1 - rank]])
-
-    @property
-    def is_zigzag(self):
-        return self.row.causal and self.row.kind != "heads"
 
     def code(self, places):
         """+-1 for the bits of a position, again and again."""
@@ -119,7 +115,7 @@ class Problem(LayerProblem):
 
     def by_position(self, gathered):
         """Of what was gathered, rank after rank: itself, or a copy in the sequence's order."""
-        if not self.is_zigzag:
+        if not self.row.is_zigzag:
             return gathered
         stretches = gathered.chunk(2 * self.ranks)  # the first of rank 0, its last, the second, ...
         return torch.cat([*stretches[0::2], *reversed(stretches[1::2])])
@@ -376,7 +372,7 @@ class ContextParallel(LayerMethod):
 
     def poison(self):
         p = self.problem
-        if not p.row.causal or p.is_zigzag:
+        if not p.row.causal or p.row.is_zigzag:
             self.operands = p.q, p.k, p.v
             return
         stretches = torch.arange(p.row.tokens, device=p.device).chunk(2 * p.ranks)

@@ -10,6 +10,7 @@ import layer_rows
 FILES = {"heads": "attention_heads.toml", "sp": "attention_sp.toml", "ring": "attention_sp.toml",
          "moe": "ag_grouped_gemm.toml", "moe_rs": "grouped_gemm_rs.toml", "norm_ar": "rms_norm_ar.toml",
          "norm_rs": "rms_norm_rs.toml", "embedding": "embedding_rs.toml"}
+BALANCED = "attention_sp_zigzag.toml"  # under a causal mask
 COMMUNICATED = {"heads": ("q", "k", "v", "o"), "sp": ("k", "v"), "ring": ("k", "v"), "moe": ("x",), "moe_rs": ("y",),
                 "norm_ar": ("x",), "norm_rs": ("x",), "embedding": ("out",)}
 LONGEST_WHOLE = 32768  # positions that attention.py's plans are made for in seconds: its loop is run for every tile
@@ -32,8 +33,8 @@ class Choice:
         """From what a file says of it."""
         return Choice(**entry | {"blocks": tuple((name, value) for name, value in entry["blocks"])})
 
-    def operator_file(self, kind):
-        return FILES[kind]
+    def operator_file(self, row):
+        return BALANCED if row.kind in layer_rows.ATTENTION and row.is_zigzag else FILES[row.kind]
 
     def overrides(self, row, ranks):
         """The values of the operator file that this choice, for this row, replaces."""

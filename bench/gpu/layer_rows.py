@@ -68,10 +68,18 @@ class Attention(LayerRow):
         q, kv = (2 * count * self.head_dim * self.tokens // ranks for count in (self.heads, 2 * self.kv_heads))
         return (2 * q + kv) * (ranks - 1) // ranks if self.kind == "heads" else kv * (ranks - 1)
 
+    @property
+    def is_zigzag(self):
+        """Whether a rank has a stretch from the front of the sequence and one from its back, which balances work."""
+        return self.causal and self.kind != "heads"
+
     def arguments(self, ranks):
-        share = {"heads": (self.tokens, self.heads // ranks)}.get(self.kind, (self.tokens // ranks, self.heads))
-        return {"Q_LENGTH": share[0], "KV_LENGTH": self.tokens, "HEADS": share[1], "q_start": 0, "scale": self.scale,
-                "HEAD_DIM": self.head_dim, "GROUP": self.heads // self.kv_heads, "CAUSAL": self.causal}
+        heads = self.heads // ranks if self.kind == "heads" else self.heads
+        found = {"KV_LENGTH": self.tokens, "HEADS": heads, "scale": self.scale, "HEAD_DIM": self.head_dim,
+                 "GROUP": self.heads // self.kv_heads, "CAUSAL": self.causal}
+        if not self.is_zigzag:  # else the operator's file works these out for each rank
+            found |= {"Q_LENGTH": self.tokens if self.kind == "heads" else self.tokens // ranks, "q_start": 0}
+        return found
 
     def tiny(self, block, ranks):
         return replace(self, tokens=max(block, 128) * 2 * ranks, sources=(), long=False)
@@ -169,7 +177,6 @@ class Embedding(LayerRow):
         return replace(self, tokens=max(block, 16) * ranks, rows=1024, sources=(), long=False)
 
 
-CAUSAL = ("heads",)  # attention whose operator can split one sequence under a causal mask
 LENGTHS, LONG_LENGTHS = (4096, 8192, 16384, 32768), (65536, 131072)
 HEADS = ((32, 8), (16, 16))  # query heads, heads of keys and values; of 128
 
@@ -189,7 +196,7 @@ def attention_rows():
     for kind in ATTENTION:
         for heads, kv_heads in HEADS:
             for tokens in LENGTHS + LONG_LENGTHS:
-                for causal in (False, True) if kind in CAUSAL else (False,):
+                for causal in (False, True):
                     yield Attention(kind, tokens, (), tokens in LONG_LENGTHS, heads, kv_heads, 128, causal)
 
 

@@ -311,7 +311,10 @@ class Ours:
     def take_inputs(self):
         """After the problem was filled anew. Collective: no rank may have a call under way."""
         for name, tensor in self.placed.items():
-            self.operator.shard(name).copy_(tensor)
+            shards = self.operator.shard(name)
+            shards = shards if isinstance(shards, tuple) else (shards,)  # of a zigzag input two, side by side in `tensor`
+            for shard, part in zip(shards, tensor.split([len(shard) for shard in shards])):
+                shard.copy_(part)
 
     def call(self):
         self.result = self.operator(**self.tensors)

@@ -87,7 +87,7 @@ class Bench:
 
     def compile(self, row, choice, ranks):
         import syncopate
-        file = ROOT / "operators" / choice.operator_file(row.kind)
+        file = ROOT / "operators" / choice.operator_file(row)
         return syncopate.compile(str(file), families.settings(row, choice, ranks, self.session.ranks))
 
     def build_ahead(self, chosen):

@@ -46,8 +46,8 @@ class Choice:
         """Columns of a tile."""
         return self.block_n + self.extra_n
 
-    def operator_file(self, kind):
-        return OPERATOR_FILES[kind, self.kernel]
+    def operator_file(self, row):
+        return OPERATOR_FILES[row.kind, self.kernel]
 
     def overrides(self, row, ranks):
         """The values of the operator file that this choice, for this row, replaces."""

@@ -25,7 +25,8 @@ import tuning
 LAYERS = [*(layer_rows.Attention(kind, 1024, (), False, 8, 2, 128, kind == "heads") for kind in layer_rows.ATTENTION),
           *(layer_rows.Experts(kind, 1024, (), False, 128, 64, 16, 2) for kind in layer_rows.EXPERTS),
           layer_rows.Norm("norm_ar", 256, (), False, 512), layer_rows.Norm("norm_rs", 256, (), False, 512),
-          layer_rows.Embedding("embedding", 256, (), False, 1000, 512)]
+          layer_rows.Embedding("embedding", 256, (), False, 1000, 512),
+          *(layer_rows.Attention(kind, 1024, (), False, 8, 2, 128, True) for kind in ("sp", "ring"))]
 
 
 def settings(overrides):
@@ -42,7 +43,7 @@ class Compiles(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
 
     def compiled(self, row, choice, ranks=2, built_for=None):
-        file = SOURCE / "operators" / choice.operator_file(row.kind)
+        file = SOURCE / "operators" / choice.operator_file(row)
         overrides = choice.overrides(row, ranks) | tuning.place_of_sums(row.kind, built_for or ranks)
         return self.compiled_file(file, overrides, choice.name)
 
@@ -84,7 +85,7 @@ class Compiles(unittest.TestCase):
                              (configuration.warps, configuration.stages))
 
     def compiled_layer(self, row, choice, ranks):
-        file = SOURCE / "operators" / choice.operator_file(row.kind)
+        file = SOURCE / "operators" / choice.operator_file(row)
         return self.compiled_file(file, families.settings(row, choice, ranks, ranks), f"{row.name}, {choice.name}")
 
     def test_every_variation_of_a_search_of_other_rows(self):

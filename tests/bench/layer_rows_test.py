@@ -71,6 +71,11 @@ class Choices(unittest.TestCase):
         found = layer_choices.default_choice(RING, 2, 132).overrides(RING, 2)
         self.assertEqual((found["communicate.k.algorithm"], found["kernel.args.HEADS"], found["kernel.args.Q_LENGTH"]),
                          ("ring", 16, 4096))
+        causal = replace(RING, causal=True)
+        choice = layer_choices.default_choice(causal, 2, 132)
+        self.assertNotIn("kernel.args.Q_LENGTH", choice.overrides(causal, 2))
+        self.assertEqual([choice.operator_file(row) for row in (RING, causal, replace(HEADS, causal=True))],
+                         ["attention_sp.toml", "attention_sp_zigzag.toml", "attention_heads.toml"])
 
     def test_chunks_are_neither_thinner_than_a_tile_nor_under_4_mib(self):
         for row, ranks in itertools.product(layer_rows.all_rows(2), [2, 4, 8]):

@@ -34,7 +34,7 @@ class Overrides(unittest.TestCase):
         self.assertEqual(overrides["kernel.args.EXTRA_N"], 64)
         self.assertEqual(overrides["launch.workers"], 264)
         self.assertNotIn("kernel.args.EXTRA_N", Choice().overrides(LARGE, 2))  # gemm.py has no such parameter
-        self.assertEqual(choice.operator_file("ag"), "ag_gemm_two_widths.toml")
+        self.assertEqual(choice.operator_file(LARGE), "ag_gemm_two_widths.toml")
         self.assertEqual(tuning.tiles(LARGE, choice), 64 * 75)
         self.assertEqual(choice.short_name, "128x192 by 2, split 2")
 
