@@ -400,6 +400,21 @@ TEST(CausalMistakes, OfArgumentsThatDifferByRank) {
   EXPECT_THAT(refusal(name, {{"ranks", "\"rank\""}}), HasSubstr("'ranks'"));
 }
 
+TEST(CausalMistakes, OfKeysAndValuesThatDoNotMatch) {
+  const std::string name = "attention_sp_zigzag";
+  EXPECT_THAT(
+      refusal(name, {{"tensors.v.before", "\"shard(0)\""}}),
+      HasSubstr("the loop over keys reads 'k', which is zigzag(0) before, and 'v', which is shard(0); place them "
+                "alike"));
+  EXPECT_THAT(refusal(name, {{"communicate.k.algorithm", "ring"}}),
+              HasSubstr("reads 'k', which is communicated by ring, split 1, and 'v', by direct, split 1; give both the "
+                        "same algorithm and split"));
+  EXPECT_THAT(refusal(name, {{"communicate.v.split", "2"}}), HasSubstr("and 'v', by direct, split 2"));
+  EXPECT_EQ(refusal(name, {{"communicate.v.initiator", "pull"}}), "accepted");
+  EXPECT_THAT(refusal(name, {{"tensors.v.shape", R"(["KV_LENGTH + 16", "HEADS / GROUP * HEAD_DIM"])"}}),
+              HasSubstr("attention_streamed.py"));
+}
+
 TEST(CausalMistakes, OfZigzag) {
   const std::string name = "attention_sp_zigzag";
   EXPECT_THAT(refusal(name, {{"tensors.k.inside", "\"shard(0)\""}}),
