@@ -254,6 +254,13 @@ syncopate_code syncopate_operator_call(syncopate_operator* op, void* stream, syn
 syncopate_code syncopate_operator_prepare_local(syncopate_operator* op, syncopate_error** error) {
   return with_operator(op, error, [](Prepared& on) {
     if (on.local) return;
+    for (const Buffer& buffer : on.plan->buffers)
+      if (buffer.fold)
+        throw UserError({},
+                        fmt::format("the operator keeps a part of '{}' at a time in memory, and the local kernel reads "
+                                    "all of it",
+                                    buffer.name),
+                        "make an operator without that memory_budget");
     const auto workers = static_cast<unsigned>(on.plan->workers);
     on.local.emplace(*on.plan, on.gpu, on.compile, cuda::LocalLaunch{.most_blocks = workers, .rank = on.rank.rank()});
   });

@@ -1,5 +1,7 @@
 #include "syncopate/cuda/profile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -61,7 +63,7 @@ class Profiler {
           LocalLaunch{.most_blocks = static_cast<unsigned>(plan.workers), .compiled = parts.local, .rank = rank}));
       buffers_.emplace_back();
       for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
-        buffers_.back().push_back(fused_.rank(rank).buffer(static_cast<int>(buffer)));
+        buffers_.back().push_back(local_buffer(rank, static_cast<int>(buffer)));
     }
     put_inputs();
     measure_on_gpu(&LaunchTimes::fused, fused_watch_, [this](int rank) { call(fused_, rank); });
@@ -97,6 +99,14 @@ class Profiler {
   }
 
  private:
+  /// Where the local kernel finds a tensor: what the fused one keeps a part of needs memory of its own.
+  DevicePointer local_buffer(int rank, int buffer) {
+    const Buffer& about = plan_.buffer(buffer);
+    if (!about.fold) return fused_.rank(rank).buffer(buffer);
+    const auto bytes = static_cast<std::size_t>(volume(about.shape) * size_in_bytes(about.dtype));
+    return fused_.rank(rank).gpu().allocate(bytes, fmt::format("all of '{}', for the local kernel", about.name));
+  }
+
   static void call(Ranks& ranks, int rank) { ranks.rank(rank).call(ranks.stream(rank)); }
 
   void put_inputs() {

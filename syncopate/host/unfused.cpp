@@ -126,7 +126,10 @@ std::vector<Bytes> LocalKernel::run_in(const IterationOrder* order, const Plan& 
         else
           run_to_end(program_, arguments, {x, y, z}, programs, memory);
       }
-  const std::vector<bool> written = written_by_tiles(plan);
+  std::vector<bool> written(plan.buffers.size(), false);  // by this rank, of which callers take something
+  for (const int tile : tiles_of(plan, rank))
+    for (const TileAccess& access : plan.tiles[static_cast<std::size_t>(tile)].writes)
+      if (!access.region.empty()) written[static_cast<std::size_t>(access.buffer)] = true;
   for (std::size_t buffer = 0; buffer < written.size(); ++buffer)
     if (!written[buffer]) memory.buffers()[buffer].clear();
   return std::move(memory.buffers());

@@ -249,18 +249,27 @@ bool same_for_all_tiles(const std::vector<Tile>& tiles, int buffer) {
                                        [&](const Tile& tile) { return reads_in_pieces(tile, buffer) == first; });
 }
 
-/// The tensors that a loop reads as they arrive, as indices into BoundOperator::communicated.
+/// The tensors that a loop reads as they arrive, as indices into BoundOperator::communicated: along the dimension that
+/// is cut, pieces of one tile read different parts of them. Of rows that are gathered beside them, for a product say, a
+/// tile reads the same in all pieces.
 std::vector<std::size_t> read_in_loop(const BoundOperator& bound, const std::vector<std::vector<Tile>>& tiles,
                                       int loop) {
-  std::vector<bool> is_read(bound.plan.buffers.size(), false);
+  std::vector<bool> varies(bound.plan.buffers.size(), false);
   for (const std::vector<Tile>& own : tiles)
-    for (const Tile& tile : own)
-      for (const LoopPiece& piece : tile.pieces)
-        if (piece.loop == loop)
-          for (const TileAccess& read : piece.reads) is_read[static_cast<std::size_t>(read.buffer)] = true;
+    for (const Tile& tile : own) {
+      std::map<int, Range> first;  // by buffer
+      for (const LoopPiece& piece : tile.pieces) {
+        if (piece.loop != loop) continue;
+        for (const TileAccess& read : piece.reads) {
+          const Range& range = read.region[bound.plan.buffer(read.buffer).before.dimension];
+          const auto [found, is_new] = first.try_emplace(read.buffer, range);
+          if (!is_new && found->second != range) varies[static_cast<std::size_t>(read.buffer)] = true;
+        }
+      }
+    }
   std::vector<std::size_t> communicated;
   for (std::size_t c = 0; c < bound.communicated.size(); ++c)
-    if (is_read[static_cast<std::size_t>(bound.communicated[c].buffer)]) communicated.push_back(c);
+    if (varies[static_cast<std::size_t>(bound.communicated[c].buffer)]) communicated.push_back(c);
   return communicated;
 }
 
