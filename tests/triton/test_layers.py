@@ -93,7 +93,7 @@ class Layers(unittest.TestCase):
                                [word for change in changes for word in ("--set", change)], check=True,
                                stdout=subprocess.DEVNULL)
                 made = compile_by_name(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, HEADS | sizes,
-                                warps, stages)
+                                       warps, stages)
                 print(f"attention_streamed_fused: {made}", flush=True)
                 self.assertEqual(made.spill_bytes, 0)
                 self.assertFalse(made.serialised)
