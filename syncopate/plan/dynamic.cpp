@@ -15,8 +15,8 @@ std::vector<bool> behind_tiles(const DependenceGraph& graph) {
     const TransferNode& node = graph.transfers[static_cast<std::size_t>(n)];
     const auto is_behind = [&](int other) { return other >= 0 && behind[static_cast<std::size_t>(other)]; };
     const auto at = static_cast<std::size_t>(n);
-    behind[at] = !graph.stored_by[at].empty() || node.reuses >= 0 || is_behind(node.previous) ||
-                 std::any_of(node.dependencies.begin(), node.dependencies.end(), is_behind);
+    behind[at] = !graph.stored_by[at].empty() || !graph.freed_by[at].empty() || node.reuses >= 0 ||
+                 is_behind(node.previous) || std::any_of(node.dependencies.begin(), node.dependencies.end(), is_behind);
   }
   return behind;
 }
@@ -36,10 +36,11 @@ void check_dynamic(const BoundOperator& bound, const DependenceGraph& graph, con
           const int loop = plan.tiles[static_cast<std::size_t>(work.tile)].pieces[piece].loop;
           throw UserError(where,
                           fmt::format("the order of tiles is dynamic, but in their loop over '{}' tiles wait for {}{}, "
-                                      "which rank {} sends only when it has computed tiles",
+                                      "which rank {} sends only when other tiles have been computed",
                                       plan.kernel.streamed_loops[static_cast<std::size_t>(loop)],
                                       plan.buffer(node.buffer).name, node.chunk.to_string(), node.source),
-                          "remove the order, or the loop's annotation 'streamed_loop'");
+                          plan.buffer(node.buffer).fold ? "remove the order, or the memory budgets"
+                                                        : "remove the order, or the loop's annotation 'streamed_loop'");
         }
 }
 

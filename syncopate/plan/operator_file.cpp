@@ -241,6 +241,11 @@ void read_placements(SettingsReader& reader, const std::string& what, TensorStat
                       fmt::format("{} shards dimension {} of a tensor of {}", what, placement.dimension,
                                   count_of(tensor.shape.size(), "dimension")),
                       fmt::format("dimensions count from 0 to {}", tensor.shape.size() - 1));
+  for (const auto& [placement, when] : {std::pair(tensor.inside, "inside the kernel"), {tensor.after, "after it"}})
+    if (placement.kind == Placement::Kind::zigzag)
+      throw UserError(tensor.placement_where, fmt::format("{} is {} {}", what, placement.to_string(), when),
+                      fmt::format("zigzag is how ranks hold what is gathered: before = \"{}\", inside = \"replicate\"",
+                                  placement.to_string()));
 }
 
 /// Per rank, what runs fill an integer tensor with: values = [from, below], of sizes and `rank`.

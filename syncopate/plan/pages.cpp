@@ -103,11 +103,11 @@ std::optional<Fold> fold_within(const BoundedInput& input, const std::optional<P
   const std::int64_t page = whole / input.shape[static_cast<std::size_t>(pages->dimension)] * pages->size;
   const std::int64_t kept = input.budget / page;
   if (kept == 0)
-    throw UserError(input.where,
-                    fmt::format("a memory budget of {} holds no part of '{}' that a tile reads",
-                                format_bytes(input.budget), input.name),
-                    fmt::format("at least {}: of all ranks, indices 0 to {} of dimension {}", format_bytes(page),
-                                pages->size - 1, pages->dimension));
+    throw UserError(
+        input.where,
+        fmt::format("a memory budget of {} bytes holds no part of '{}' that a tile reads", input.budget, input.name),
+        fmt::format("at least {} bytes: of all ranks, indices 0 to {} of dimension {}", page, pages->size - 1,
+                    pages->dimension));
   if (kept >= pages->count) return std::nullopt;
   const Fold fold{pages->dimension, kept * pages->size};
   Shape memory = input.shape;

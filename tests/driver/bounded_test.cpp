@@ -345,8 +345,8 @@ std::string error_of_ring(const std::vector<Override>& overrides) {
 TEST(BoundedMemory, HoldsOnePartAtLeast) {
   EXPECT_EQ(
       error_of_ring({{"communicate.k.memory_budget", "4096"}}),
-      "--set communicate.k.memory_budget=4096: a memory budget of 4.00 KiB holds no part of 'k' that a tile reads; "
-      "at least 8.00 KiB: of all ranks, indices 0 to 15 of dimension 1");
+      "--set communicate.k.memory_budget=4096: a memory budget of 4096 bytes holds no part of 'k' that a tile reads; "
+      "at least 8192 bytes: of all ranks, indices 0 to 15 of dimension 1");
 }
 
 TEST(BoundedMemory, NeedsPartsThatTilesRead) {

@@ -421,8 +421,12 @@ TEST(CausalMistakes, OfZigzag) {
               HasSubstr("no collective turns zigzag(0) into shard(0); zigzag(d) is how ranks hold what is gathered"));
   EXPECT_THAT(refusal(name, {{"tensors.k.before", "\"zigzag(2)\""}}), HasSubstr("shards dimension 2 of a tensor of 2"));
   EXPECT_THAT(refusal(name, {{"tensors.o.after", "\"zigzag(0)\""}, {"tensors.o.inside", "\"replicate\""}}),
-              HasSubstr("no collective turns replicate into zigzag(0)"));
-  EXPECT_THAT(refusal(name, {{"tensors.q.before", "\"zigzag(0)\""}}), HasSubstr("nothing changes"));
+              HasSubstr("is zigzag(0)"));
+  EXPECT_THAT(refusal(name, {{"tensors.q.before", "\"zigzag(0)\""}}),
+              HasSubstr("is zigzag(0) inside the kernel; zigzag is how ranks hold what is gathered: before = "
+                        "\"zigzag(0)\", inside = \"replicate\""));
+  EXPECT_THAT(refusal(name, {{"tensors.o.inside", "\"zigzag(0)\""}, {"tensors.o.after", "replicate"}}),
+              HasSubstr("is zigzag(0) inside the kernel"));
   EXPECT_THAT(refusal(name, {{"tensors.k.before", "\"zigzag\""}}),
               HasSubstr("a placement is \"shard(dimension)\", \"zigzag"));
   EXPECT_THAT(refusal(name, {{"communicate.k.split", "33"}}),

@@ -382,8 +382,20 @@ TEST(DynamicStreams, OfWhatComesBehindTilesAreRefused) {
     EXPECT_EQ(error.where().file, "--set launch.order=dynamic");
     EXPECT_THAT(error.problem(),
                 HasSubstr("the order of tiles is dynamic, but in their loop over 'k' tiles wait for "));
-    EXPECT_THAT(error.problem(), HasSubstr("sends only when it has computed tiles"));
+    EXPECT_THAT(error.problem(), HasSubstr("sends only when other tiles have been computed"));
     EXPECT_THAT(error.remedy(), HasSubstr("streamed_loop"));
+  }
+}
+
+/// Tiles make room for what comes next in bounded memory.
+TEST(DynamicStreams, InBoundedMemoryAreRefused) {
+  try {
+    compile_operator(SYNCOPATE_SOURCE_DIR "/operators/attention_ring.toml", {{"launch.order", "dynamic"}});
+    FAIL() << "compiled";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.problem(), HasSubstr("in their loop over 'keys' tiles wait for k_inside"));
+    EXPECT_THAT(error.problem(), HasSubstr("sends only when other tiles have been computed"));
+    EXPECT_EQ(error.remedy(), "remove the order, or the memory budgets");
   }
 }
 
