@@ -29,6 +29,8 @@ std::uint64_t scalar_bits(const ParameterType& type) {
 /// The buffer that a parameter points to, or -1.
 int buffer_of(const Plan& plan, const std::string& parameter) {
   if (parameter == runtime_parameter::kStaging) return staging_buffer(plan);
+  if (parameter == runtime_parameter::kSummands) return summands_buffer(plan);
+  if (parameter == runtime_parameter::kResult) return added_up_buffer(plan);
   const auto found = std::find_if(plan.buffers.begin(), plan.buffers.end(),
                                   [&](const Buffer& buffer) { return buffer.parameter == parameter; });
   return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
@@ -62,6 +64,8 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
       {parameter::kAddends, runtime.addends},
       {parameter::kSignals, runtime.signals},
       {parameter::kPeers, runtime.peers},
+      {parameter::kAdditions, runtime.additions},
+      {parameter::kAdditionCount, bits_of(runtime.addition_count)},
       {parameter::kStaging, 0},  // of a plan with one rank, which needs none
   };
   for (const ParameterType& type : signature) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "syncopate/core/files.h"
@@ -47,6 +49,21 @@ std::vector<SummedInput> summed_inputs(const Plan& plan) {
   return inputs;
 }
 
+/// What is known, before it runs, of how the one-shot sum lies in memory, if there is one.
+std::optional<AddedOutput> added_output(const Plan& plan) {
+  const int result = added_up_buffer(plan);
+  if (result < 0) return std::nullopt;
+  constexpr std::int64_t kVectorBytes = 16;
+  const Buffer& about = plan.buffer(result);
+  AddedOutput added{plan.buffer(about.partner).parameter, plan.ranks, volume(about.shape), 0};
+  added.multiple = std::gcd(kVectorBytes / size_in_bytes(about.dtype), added.distance);
+  for (const RankProgram& program : plan.programs)
+    for (const Addition& addition : program.additions)
+      added.multiple =
+          std::gcd(added.multiple, std::gcd(linear_offset(addition.region, about.shape), addition.region.volume()));
+  return added;
+}
+
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
   if (!overrides.empty())
     throw UserError({path}, "a plan is complete: --set has nothing to change in it",
@@ -62,7 +79,7 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const int reduced = reduced_buffer(plan);
   FusedSource fused = emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
                                  {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan),
-                                  sums_in_place(plan), summed_inputs(plan)});
+                                  sums_in_place(plan), summed_inputs(plan), added_output(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,15 @@ struct SummedInput {
   std::int64_t distance = 0;  ///< elements from one summand to the next
 };
 
+/// A one-shot sum (Plan, "One-shot sums"), which programs add up when they have taken their tiles.
+struct AddedOutput {
+  std::string parameter;  ///< where tiles store the rank's own summand
+  int ranks = 2;
+  std::int64_t distance = 0;  ///< elements from one summand to the next
+  /// Of elements: distances, and where additions begin and end, are multiples of it. No more than 16 bytes.
+  std::int64_t multiple = 1;
+};
+
 struct WalkOptions {
   /// Whether slots wait, before their tile has read everything, for their own launch. With outputs that leave, too, a
   /// tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the
@@ -34,13 +44,14 @@ struct WalkOptions {
   /// Whether sums are in place (Buffer::sums_in_place): the text then has no addends, nor does it cut tiles.
   bool sums_in_place = false;
   std::vector<SummedInput> summed = {};
+  std::optional<AddedOutput> added = {};  ///< its parameter is one of `sent`
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
-/// input there are and how far apart, which loads need as constants to be as wide as the user's. Its parameters are the local
-/// kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be edited
-/// so.
+/// input, or of a one-shot sum, there are and how far apart, which loads need as constants to be as wide as the user's.
+/// Its parameters are the local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where
+/// the kernel cannot be edited so.
 ///
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of

@@ -40,6 +40,7 @@ class Walk {
       : kernel_(kernel),
         sent_(options.sent),
         summed_(options.summed),
+        added_(options.added),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
@@ -50,13 +51,14 @@ class Walk {
         has_addends_(!reduced.empty() && !options.sums_in_place) {
     if (!reduced.empty()) sums_.emplace(editor_, kernel, reduced, sent_, options.sums_in_place, extra_indentation());
     if (streams_) check_stores(reduced);
+    if (added_) check_added();
   }
 
   WalkingKernel run() {
     note_comments();
     rename();
     append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
-                              {streams_, sums_.has_value() || !sent_.empty(), has_addends_});
+                              {streams_, sums_.has_value() || !sent_.empty(), has_addends_, added_.has_value()});
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
@@ -108,6 +110,34 @@ class Walk {
                  "store it after the loop");
       }
     }
+  }
+
+  /// What tiles have stored is read once more, where the parameter points.
+  void check_added() const {
+    for (const auto& each : function_.body)
+      visit_statements(*each, [&](const Statement& statement) {
+        for (const Expression* variable : assigned_variables(statement))
+          if (variable->text == added_->parameter)
+            reject(statement.range,
+                   fmt::format("parameter '{}' is changed, but the sum over ranks of what the kernel stores is taken "
+                               "where it points first",
+                               added_->parameter),
+                   fmt::format("give the new value a name of its own, e.g. `tile_{0} = {0} + ...`", added_->parameter));
+      });
+  }
+
+  /// What follows the tile loop: the program's share of a one-shot sum.
+  std::string sum_lines(const std::string& indentation) const {
+    namespace parameter = runtime_parameter;
+    if (!added_) return "";
+    const std::string call = indentation + "syncopate_add_up(";
+    return wrap_items(
+        call,
+        {added_->parameter, parameter::kResult, parameter::kSummands, parameter::kAdditions, parameter::kAdditionCount,
+         parameter::kTileCount, parameter::kWaits, parameter::kFlags, "syncopate_launch", parameter::kRank,
+         parameter::kRecord, parameter::kTimeLimit, fmt::format("ranks={}", added_->ranks),
+         fmt::format("distance={}", added_->distance), fmt::format("multiple={}", added_->multiple)},
+        call.size(), ")\n");
   }
 
   bool in_function(const Store& store) const {
@@ -285,6 +315,7 @@ class Walk {
       editor_.replace(scheduler_.advance->range, while_advance());
     }
     editor_.insert_before(body, loop_start(editor_.indentation(first_line(loop.body.front()->range))));
+    editor_.insert_before(last_line(loop.range) + 1, sum_lines(indentation));
   }
 
   /// Whether an option of a loop makes Triton begin an iteration before the one before it has ended.
@@ -314,7 +345,7 @@ class Walk {
     const std::string step = unit();
     editor_.insert_before(
         begin, launch_line(step) + while_start(step) + step + while_header() + "\n" + loop_start(step + step));
-    editor_.insert_before(editor_.last_line() + 1, step + step + while_advance() + "\n");
+    editor_.insert_before(editor_.last_line() + 1, step + step + while_advance() + "\n" + sum_lines(step));
     const Statement& last = *function_.body.back();
     if (last.kind == StatementKind::return_) {
       const auto [from, to] = own_lines(last);
@@ -436,6 +467,7 @@ class Walk {
   const TileKernel& kernel_;
   const std::vector<std::string>& sent_;
   const std::vector<SummedInput>& summed_;
+  const std::optional<AddedOutput>& added_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;

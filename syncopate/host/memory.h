@@ -15,8 +15,19 @@
 namespace syncopate::host {
 
 /// Numbers by which a worker's kernel knows its rank's memory: the plan's buffers, then these.
-enum class RuntimeBuffer : std::uint8_t { tiles, waits, steps, flags, epoch, record, addends, signals, peers };
-inline constexpr int kRuntimeBuffers = 9;
+enum class RuntimeBuffer : std::uint8_t {
+  tiles,
+  waits,
+  steps,
+  flags,
+  epoch,
+  record,
+  addends,
+  signals,
+  peers,
+  additions
+};
+inline constexpr int kRuntimeBuffers = 10;
 
 class Memory {
  public:

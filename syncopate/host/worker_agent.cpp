@@ -12,6 +12,8 @@
 namespace syncopate::host {
 namespace {
 
+constexpr std::int64_t kAdditionColumns = 4;
+
 int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
   return static_cast<int>(plan.buffers.size()) + static_cast<int>(buffer);
 }
@@ -41,6 +43,14 @@ Arguments fused_arguments(const Plan& plan, int rank) {
     arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};
     arguments[runtime_parameter::kAddends] = pointer(RuntimeBuffer::addends);
     arguments[runtime_parameter::kCut] = cuts_tiles(plan);
+  }
+  if (const int stack = summands_buffer(plan); stack >= 0) {
+    const int result = added_up_buffer(plan);
+    arguments[runtime_parameter::kResult] = BufferArgument{result, plan.buffer(result).dtype};
+    arguments[runtime_parameter::kSummands] = BufferArgument{stack, plan.buffer(stack).dtype};
+    arguments[runtime_parameter::kAdditions] = pointer(RuntimeBuffer::additions);
+    arguments[runtime_parameter::kAdditionCount] =
+        static_cast<std::int64_t>(plan.programs[static_cast<std::size_t>(rank)].additions.size());
   }
   return arguments;
 }
@@ -123,6 +133,7 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     const std::int64_t columns = axes + tile_columns(world_.plan);
     if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns);
   }
+  if (buffer == RuntimeBuffer::additions && !runs.empty()) come_to(slots() + runs.front().offset / kAdditionColumns);
   return bytes;
 }
 
@@ -130,7 +141,11 @@ void WorkerAgent::come_to(std::int64_t slot) {
   if (slot == world_.position(agent_)) return;
   world_.set_position(agent_, slot);
   event_ = 0;
-  world_.count_tile();
+  if (slot < slots()) world_.count_tile();
+}
+
+std::int64_t WorkerAgent::slots() const {
+  return static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
 }
 
 bool WorkerAgent::wait(const WaitRequest& request) {
@@ -138,8 +153,7 @@ bool WorkerAgent::wait(const WaitRequest& request) {
     fail("waits for something that is not a flag", request.where);
   const int signal = world_.signal_at(rank_, request.slot);
   if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
-  const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
-  if (request.tile >= 0 && request.tile < slots) come_to(request.tile);
+  if (request.tile >= 0 && request.tile < slots()) come_to(request.tile);
   return !hold_up() && world_.wait(agent_, signal, request.expected);
 }
 

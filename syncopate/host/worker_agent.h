@@ -37,8 +37,10 @@ class WorkerAgent final : public Environment {
     Clock known;
   };
 
-  /// From here on the worker works on a slot.
+  /// From here on the worker works on a slot, or, numbered behind those, on an addition.
   void come_to(std::int64_t slot);
+  /// Of its rank.
+  std::int64_t slots() const;
   /// Whether signals are held; if so, they come next.
   bool hold_up();
   /// Lets others see the first. Returns whether more are held.

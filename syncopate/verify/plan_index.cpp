@@ -7,7 +7,12 @@
 namespace syncopate {
 
 PlanIndex::PlanIndex(const Plan& plan)
-    : plan_(&plan), reduced_(reduced_buffer(plan)), staging_(staging_buffer(plan)), slots_raise_(false) {
+    : plan_(&plan),
+      reduced_(reduced_buffer(plan)),
+      staging_(staging_buffer(plan)),
+      stack_(summands_buffer(plan)),
+      added_up_(added_up_buffer(plan)),
+      slots_raise_(false) {
   for (const Buffer& buffer : plan.buffers)
     slots_raise_ = slots_raise_ || buffer.is_reduced() || buffer.role == BufferRole::result;
   number_transfers();
