@@ -290,12 +290,10 @@ class Realiser {
         needed.erase(static_cast<int>(worker));
         std::erase_if(needed, [&](const auto& other) { return is_done(done[worker], other); });
         Addition addition{region, {}};
-        while (!needed.empty()) {
-          const Stores& stores = stores_of(rank, part, needed);
-          addition.waits.push_back(all_of(stores.counter));
-          for (const auto& [other, position] : stores.last)
+        for (const Stores* stores : stores_for(rank, part, needed)) {
+          addition.waits.push_back(all_of(stores->counter));
+          for (const auto& [other, position] : stores->last)
             done[worker][other] = std::max(done[worker].try_emplace(other, -1).first->second, position);
-          std::erase_if(needed, [&](const auto& other) { return is_done(done[worker], other); });
         }
         additions.push_back(std::move(addition));
       }
@@ -313,9 +311,29 @@ class Realiser {
     std::map<int, int> last;  ///< by worker: the place of the last of that work
   };
 
+  /// Counters that together tell what is needed of a part, none of them for nothing.
+  std::vector<const Stores*> stores_for(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+    std::vector<const Stores*> chosen;
+    for (std::map<int, int> rest = needed; !rest.empty();) {
+      chosen.push_back(&most_telling(rank, part, rest));
+      std::erase_if(rest, [&](const auto& other) { return is_done(chosen.back()->last, other); });
+    }
+    for (std::size_t i = 0; i < chosen.size();) {
+      const bool others_tell = std::all_of(needed.begin(), needed.end(), [&](const auto& other) {
+        return std::any_of(chosen.begin(), chosen.end(),
+                           [&](const Stores* each) { return each != chosen[i] && is_done(each->last, other); });
+      });
+      if (others_tell)
+        chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+      else
+        ++i;
+    }
+    return chosen;
+  }
+
   /// The counter at the rank that tells most of what is needed of a part; a new one, of all that stores it, if none
   /// tells anything.
-  const Stores& stores_of(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+  const Stores& most_telling(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
     const Stores* best = nullptr;
     std::ptrdiff_t most = 0;
     for (const Stores& stores : stores_[static_cast<std::size_t>(rank)]) {

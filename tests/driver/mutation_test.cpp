@@ -264,15 +264,16 @@ TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, ProducerMutations,
-    ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
-                      Producer{"ring", "push", 3}, Producer{"ring", "pull", 2},
-                      Producer{"bidirectional_ring", "push", 3}, Producer{"direct", "push", 2, true},
-                      Producer{"direct", "pull", 3, true}, Producer{"direct", "push", 2, false, true},
-                      Producer{"direct", "push", 3, false, true}, Producer{"direct", "push", 3, false, false, true},
-                      Producer{"direct", "pull", 2, false, false, true},
-                      Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
-                      Producer{"bidirectional_ring", "push", 3, false, false, true},
-                      Producer{"direct", "push", 2, true, false, true}),
+    ::testing::Values(
+        Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
+        Producer{"ring", "push", 3}, Producer{"ring", "pull", 2}, Producer{"bidirectional_ring", "push", 3},
+        Producer{"direct", "push", 2, true}, Producer{"direct", "pull", 3, true},
+        Producer{"direct", "push", 2, false, true}, Producer{"direct", "push", 3, false, true},
+        Producer{"direct", "push", 3, false, false, true}, Producer{"direct", "pull", 2, false, false, true},
+        Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
+        Producer{"bidirectional_ring", "push", 3, false, false, true}, Producer{"direct", "push", 2, true, false, true},
+        Producer{"one_shot", "push", 2, false, false, true}, Producer{"one_shot", "push", 3, false, false, true},
+        Producer{"one_shot", "pull", 3, false, false, true}, Producer{"one_shot", "push", 2, false, true, true}),
     [](const auto& test) { return test.param.name(); });
 
 /// Tiles that add in place: of one rank's summand, of sums so far, and where the whole sum is handed out.
