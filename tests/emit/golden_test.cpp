@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "syncopate/core/files.h"
@@ -22,10 +23,14 @@ struct Case {
   bool streams = false;
   bool in_place = false;  ///< of the sum
   std::vector<SummedInput> summed = {};
+  std::optional<AddedOutput> added = {};
 
   std::string name() const {
     return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
-           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "");
+           (added          ? "_one_shot"
+            : sent.empty() ? ""
+                           : "_sent") +
+           (streams ? "_streamed" : "") + (in_place ? "_in_place" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -34,9 +39,9 @@ class Golden : public testing::TestWithParam<Case> {
  protected:
   FusedSource emit() const {
     const std::string& name = GetParam().kernel;
-    return emit_fused(
-        TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
-        {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed});
+    return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
+                      {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed,
+                       GetParam().added});
   }
 };
 
@@ -107,7 +112,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"gemm_pointers", "", {}, true}, Case{"gemm_pointers", "c_ptr", {}, true},
                     Case{"gemm_pointers", "", {"c_ptr"}, true}, Case{"attention_streamed", "", {}, true},
                     Case{"gemm", "c_ptr", {}, false, true}, Case{"gemm_split_helper", "y", {}, false, true},
-                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}}),
+                    Case{"rms_norm", "", {}, false, false, {{"x_ptr", 4, 98304}}},
+                    Case{"gemm", "", {"c_ptr"}, false, false, {}, AddedOutput{"c_ptr", 4, 98304, 8}},
+                    Case{"gemm_pointers", "", {"c_ptr"}, false, false, {}, AddedOutput{"c_ptr", 4, 98304, 8}}),
     [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace
