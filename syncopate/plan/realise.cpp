@@ -331,8 +331,7 @@ class Realiser {
     return chosen;
   }
 
-  /// The counter at the rank that tells most of what is needed of a part; a new one, of all that stores it, if none
-  /// tells anything.
+  /// The counter at the rank that tells most of what is needed of a part; a new one if none tells anything.
   const Stores& most_telling(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
     const Stores* best = nullptr;
     std::ptrdiff_t most = 0;
@@ -346,11 +345,17 @@ class Realiser {
       most = tells;
     }
     if (best != nullptr) return *best;
+    // A worker that adds all of the part by itself tells nobody.
+    std::vector<int> work = part.stored_by;
+    if (part.additions.size() == 1)
+      std::erase_if(work, [&](int w) {
+        return !needed.contains(knowledge_.last_positions(rank, std::span(&w, 1)).begin()->first);
+      });
     const std::string name = plan_.buffer(added_up_buffer(plan_)).name + part.stretch.to_string();
     note_stores(rank,
-                counter_of(rank, rank, part.stored_by, fmt::format("{} of rank {} for its own sum", name, rank),
+                counter_of(rank, rank, work, fmt::format("{} of rank {} for its own sum", name, rank),
                            fmt::format("a worker of rank {} has stored its last part of the sum's summand", rank)),
-                part.stored_by);
+                work);
     return stores_[static_cast<std::size_t>(rank)].back();
   }
 
