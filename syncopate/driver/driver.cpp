@@ -55,8 +55,8 @@ std::optional<AddedOutput> added_output(const Plan& plan) {
   if (result < 0) return std::nullopt;
   constexpr std::int64_t kVectorBytes = 16;
   const Buffer& about = plan.buffer(result);
-  AddedOutput added{plan.buffer(about.partner).parameter, plan.ranks, volume(about.shape), 0};
-  added.multiple = std::gcd(kVectorBytes / size_in_bytes(about.dtype), added.distance);
+  AddedOutput added{plan.buffer(about.partner).parameter, plan.ranks,
+                    std::gcd(kVectorBytes / size_in_bytes(about.dtype), volume(about.shape))};
   for (const RankProgram& program : plan.programs)
     for (const Addition& addition : program.additions)
       added.multiple =

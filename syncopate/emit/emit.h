@@ -26,8 +26,8 @@ struct SummedInput {
 struct AddedOutput {
   std::string parameter;  ///< where tiles store the rank's own summand
   int ranks = 2;
-  std::int64_t distance = 0;  ///< elements from one summand to the next
-  /// Of elements: distances, and where additions begin and end, are multiples of it. No more than 16 bytes.
+  /// Of elements: the distance from one summand to the next, and where additions begin and end, are multiples of it. No
+  /// more than 16 bytes.
   std::int64_t multiple = 1;
 };
 
@@ -49,7 +49,8 @@ struct WalkOptions {
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
-/// input, or of a one-shot sum, there are and how far apart, which loads need as constants to be as wide as the user's.
+/// input there are and how far apart, which loads need as constants to be as wide as the user's, and for how many ranks
+/// a one-shot sum has, and how wide its loads may be.
 /// Its parameters are the local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where
 /// the kernel cannot be edited so.
 ///

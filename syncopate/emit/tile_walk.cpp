@@ -131,13 +131,12 @@ class Walk {
     namespace parameter = runtime_parameter;
     if (!added_) return "";
     const std::string call = indentation + "syncopate_add_up(";
-    return wrap_items(
-        call,
-        {added_->parameter, parameter::kResult, parameter::kSummands, parameter::kAdditions, parameter::kAdditionCount,
-         parameter::kTileCount, parameter::kWaits, parameter::kFlags, "syncopate_launch", parameter::kRank,
-         parameter::kRecord, parameter::kTimeLimit, fmt::format("ranks={}", added_->ranks),
-         fmt::format("distance={}", added_->distance), fmt::format("multiple={}", added_->multiple)},
-        call.size(), ")\n");
+    return wrap_items(call,
+                      {added_->parameter, parameter::kResult, parameter::kSummands, parameter::kAdditions,
+                       parameter::kAdditionCount, parameter::kTileCount, parameter::kWaits, parameter::kFlags,
+                       "syncopate_launch", parameter::kRank, parameter::kRecord, parameter::kTimeLimit,
+                       fmt::format("ranks={}", added_->ranks), fmt::format("multiple={}", added_->multiple)},
+                      call.size(), ")\n");
   }
 
   bool in_function(const Store& store) const {

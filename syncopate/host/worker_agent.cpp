@@ -12,7 +12,7 @@
 namespace syncopate::host {
 namespace {
 
-constexpr std::int64_t kAdditionColumns = 4;
+constexpr std::int64_t kAdditionColumns = 5;
 
 int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
   return static_cast<int>(plan.buffers.size()) + static_cast<int>(buffer);

@@ -62,8 +62,8 @@ void check_options(const CommunicatedTensor& communicated) {
   if (communicated.memory_budget)
     throw UserError(communicated.budget_where, what,
                     "remove the memory budget, or choose an algorithm that shares the reduction, such as \"direct\"");
-  if (communicated.sum != SumPlace::automatic)
-    throw UserError(communicated.sum_where, what, "remove 'sum', which says where tiles add");
+  if (communicated.sum == SumPlace::in_place)
+    throw UserError(communicated.sum_where, what, "remove 'sum', or sum = \"staging\"");
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ class TableMaker {
   void add(const Addition& addition, const Shape& shape) {
     add_waits(addition.waits, tables_.additions);
     const std::int64_t begin = linear_offset(addition.region, shape);
-    tables_.additions.insert(tables_.additions.end(), {begin, begin + addition.region.volume()});
+    tables_.additions.insert(tables_.additions.end(), {begin, begin + addition.region.volume(), volume(shape)});
   }
 
   KernelTables take() { return std::move(tables_); }

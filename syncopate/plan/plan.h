@@ -396,7 +396,8 @@ struct KernelTables {
   std::vector<std::int64_t> addends;
   /// Per signal of a slot: home rank, flag slot.
   std::vector<std::int64_t> signals;
-  /// Per addition: first and past-the-last row of `waits`; first and past-the-last element of the result.
+  /// Per addition: first and past-the-last row of `waits`; first and past-the-last element of the result; elements from
+  /// one summand of the stack to the next.
   std::vector<std::int64_t> additions;
 };
 KernelTables kernel_tables(const Plan& plan, int rank);

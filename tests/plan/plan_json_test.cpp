@@ -45,6 +45,22 @@ TEST(PlanJson, ReadBackTheSame) {
   }
 }
 
+TEST(PlanJson, OneShotSumsAreReadBackTheSame) {
+  for (const char* initiator : {"push", "pull"}) {
+    const Plan plan =
+        compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml",
+                         {{"communicate.c.algorithm", "one_shot"}, {"communicate.c.initiator", initiator}});
+    const std::string text = to_json(plan);
+    const Plan back = parse_plan(SourceFile("plan.json", text));
+    EXPECT_EQ(to_json(back), text);
+    EXPECT_EQ(back.programs[3].additions, plan.programs[3].additions);
+    EXPECT_TRUE(back.buffers[2].summed_apart);
+  }
+  // Plans that have none say nothing of it.
+  const std::string other = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml"));
+  for (const char* word : {"additions", "summed_apart"}) EXPECT_EQ(other.find(word), std::string::npos) << word;
+}
+
 TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
   for (const char* file : {"gemm_rs", "gemm_rs_pointers"})
     for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
