@@ -432,10 +432,10 @@ def syncopate_add_up(own, result, summands, additions, count, tiles, waits, flag
     """The program's share of a one-shot sum, when it has taken its tiles.
 
     Row a of `additions` is for program a % num_programs: first and past-the-last row of the waits, first and
-    past-the-last element of `result`, and how far apart summands are; the latter are multiples of `multiple`. An element
-    is the sum of what all ranks' tiles have stored for it: this rank's in `own`, the others' in `summands`, one after
-    the other, this rank left out. Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands of a
-    part are asked for before any is added.
+    past-the-last element of `result`, and how far apart summands are; these three are multiples of `multiple`. An
+    element is the sum of what all ranks' tiles have stored for it: this rank's in `own`, the others' in `summands`, one
+    after the other, this rank left out. Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands
+    of a part are asked for before any is added.
     Memory order: syncopate_publish orders what the program's own tiles have stored, by TMA or not, before the loads of
     all its threads. What other programs have stored and peers have sent is waited for, and the address of every load
     depends on that. The loads bypass the L1 cache, since both came while the kernel ran.

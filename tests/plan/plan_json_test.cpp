@@ -195,7 +195,7 @@ TEST(PlanJson, WhatConsumersRelyOnIsChecked) {
   EXPECT_THAT(error("\"parameter\": \"b_ptr\"", "\"parameter\": \"a_ptr\""), HasSubstr("the parameter 'a_ptr'"));
   EXPECT_THAT(error("\"partner\": -1", "\"partner\": -2"), HasSubstr("'partner' is -2"));
   EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"depot\""),
-              HasSubstr("unknown role 'depot'; kernel, staging, source or result"));
+              HasSubstr("unknown role 'depot'; kernel, staging, source, result or summands"));
   EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"source\""),
               HasSubstr("the parameter 'a_ptr'; each buffer of the kernel has one of its own, and others have none"));
   EXPECT_THAT(error("\"slot\": 0", "\"slot\": 9"), HasSubstr("is in slot 9 of rank 0, which has "));

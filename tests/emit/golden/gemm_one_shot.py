@@ -167,13 +167,14 @@ def syncopate_raise_early(work, rows, signals, peers):
 
 @triton.jit
 def syncopate_add_up(own, result, summands, additions, count, tiles, waits, flags, epoch, rank, record, time_limit,
-                     ranks: tl.constexpr, distance: tl.constexpr, multiple: tl.constexpr):
+                     ranks: tl.constexpr, multiple: tl.constexpr):
     """The program's share of a one-shot sum, when it has taken its tiles.
 
     Row a of `additions` is for program a % num_programs: first and past-the-last row of the waits, first and
-    past-the-last element of `result`. An element is the sum of what all ranks' tiles have stored for it: this rank's in
-    `own`, the others' in `summands`, `distance` elements from one to the next, this rank left out. Adds in the order of
-    the ranks, in fp32, from +0, and rounds once. All summands of a part are asked for before any is added.
+    past-the-last element of `result`, and how far apart summands are; these three are multiples of `multiple`. An
+    element is the sum of what all ranks' tiles have stored for it: this rank's in `own`, the others' in `summands`, one
+    after the other, this rank left out. Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands
+    of a part are asked for before any is added.
     Memory order: syncopate_publish orders what the program's own tiles have stored, by TMA or not, before the loads of
     all its threads. What other programs have stored and peers have sent is waited for, and the address of every load
     depends on that. The loads bypass the L1 cache, since both came while the kernel ran.
@@ -182,10 +183,11 @@ def syncopate_add_up(own, result, summands, additions, count, tiles, waits, flag
     published = syncopate_publish()
     addition = tl.program_id(0) + published
     while addition < count:
-        row = additions + tl.cast(addition, tl.int64) * 4
+        row = additions + tl.cast(addition, tl.int64) * 5
         arrived = syncopate_wait_for_tile(row, waits, flags, epoch, tiles + addition, record, time_limit)
         begin = tl.load(row + 2) + arrived
         end = tl.multiple_of(tl.load(row + 3), multiple)
+        distance = tl.multiple_of(tl.load(row + 4), multiple)
         while begin < end:
             elements = tl.multiple_of(begin + arrived, multiple) + tl.arange(0, part)
             here = elements < end
@@ -251,4 +253,4 @@ def gemm_fused(a_ptr, b_ptr, c_ptr, M, N, K,
         syncopate_raise_early(syncopate_work, syncopate_entry + 4, syncopate_signals, syncopate_peers)
     syncopate_add_up(c_ptr, syncopate_result, syncopate_summands, syncopate_additions, syncopate_addition_count,
                      syncopate_tile_count, syncopate_waits, syncopate_flags, syncopate_launch, syncopate_rank,
-                     syncopate_record, syncopate_time_limit, ranks=4, distance=98304, multiple=8)
+                     syncopate_record, syncopate_time_limit, ranks=4, multiple=8)
