@@ -1,6 +1,7 @@
 #include "syncopate/plan/compile.h"
 
 #include "syncopate/plan/bind.h"
+#include "syncopate/plan/deal.h"
 #include "syncopate/plan/depend.h"
 #include "syncopate/plan/dynamic.h"
 #include "syncopate/plan/order.h"
@@ -17,7 +18,9 @@ Plan compile_plan(const OperatorStatement& statement, const TileKernel& kernel) 
   if (is_dynamic(bound.plan)) check_dynamic(bound, graph, statement.order_where);
   bound.plan.communication = communication_in_words(bound);
   bound.plan.sums = sum_orders(bound.plan, graph);
-  realise(bound, graph, order_work(graph, bound.plan.tiles));
+  WorkOrder order = order_work(graph, bound.plan.tiles);
+  if (!is_dynamic(bound.plan)) deal_work(graph, bound.plan.tiles, bound.plan.workers, order);
+  realise(bound, graph, order);
   return std::move(bound.plan);
 }
 

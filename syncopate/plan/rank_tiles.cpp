@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
@@ -121,7 +120,7 @@ std::vector<Tile> tiles_of_space(const TileSpace& space, const std::vector<Buffe
   return tiles;
 }
 
-/// Puts the tiles of all ranks into one list, equal ones once.
+/// Puts the tiles of all ranks into one list, equal ones once. All ranks have tiles of the same indices, in one order.
 class TileMerger {
  public:
   explicit TileMerger(std::vector<Tile>& merged) : merged_(merged) {}
@@ -130,15 +129,19 @@ class TileMerger {
   std::vector<int> add(std::vector<Tile>&& tiles) {
     std::vector<int> numbers;
     numbers.reserve(tiles.size());
-    for (Tile& tile : tiles) numbers.push_back(number_of(std::move(tile)));
+    alike_.resize(tiles.size());
+    for (std::size_t place = 0; place < tiles.size(); ++place)
+      numbers.push_back(number_of(std::move(tiles[place]), alike_[place]));
     return numbers;
   }
 
  private:
-  int number_of(Tile&& tile) {
-    std::vector<int>& alike = with_index_[tile.index];
-    for (const int number : alike)
-      if (are_equal(merged_[static_cast<std::size_t>(number)], tile)) return number;
+  int number_of(Tile&& tile, std::vector<int>& alike) {
+    for (const int number : alike) {
+      const Tile& other = merged_[static_cast<std::size_t>(number)];
+      check_internal(other.index == tile.index, "ranks have their tiles in one order");
+      if (are_equal(other, tile)) return number;
+    }
     alike.push_back(static_cast<int>(merged_.size()));
     merged_.push_back(std::move(tile));
     return alike.back();
@@ -152,7 +155,7 @@ class TileMerger {
   }
 
   std::vector<Tile>& merged_;
-  std::map<std::vector<std::int64_t>, std::vector<int>> with_index_;
+  std::vector<std::vector<int>> alike_;  ///< [place in a rank's list]: the different tiles that ranks have there
 };
 
 }  // namespace
@@ -191,6 +194,9 @@ void make_tiles(std::span<const TileSpace> spaces, const TileKernel& kernel, Bou
     bound.tiles.assign(static_cast<std::size_t>(plan.ranks), all);
     return;
   }
+  std::size_t count = 0;
+  for (const std::vector<Tile>& own : tiles) count += own.size();
+  plan.tiles.reserve(count);
   TileMerger merger(plan.tiles);
   for (std::vector<Tile>& own : tiles) bound.tiles.push_back(merger.add(std::move(own)));
 }

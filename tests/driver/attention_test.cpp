@@ -194,18 +194,44 @@ TEST(AttentionOverHeads, AStreamedLoopFollowsTheArrivals) {
 }
 
 /// Rank r hears from r-1 first, then from r-2, and so on; a tile runs when the last that it needs has come.
+/// What runs at the same time may stand in any order.
 TEST(AttentionOverHeads, TilesRunInTheOrderInWhichTheyBecomePossible) {
   HeadParallel c;
   c.q_length = c.kv_length = 256;
   const Plan plan = compiled(c);
   for (int rank = 0; rank < c.ranks; ++rank) {
+    int before = 0;  // of the rounds before
     int latest = 0;
-    for (const Slot& slot : plan.programs[static_cast<std::size_t>(rank)].slots) {
-      const std::int64_t part = plan.tiles[static_cast<std::size_t>(slot.tile)].index[1] / 2;  // 64 rows a rank
+    const std::vector<Slot>& slots = plan.programs[static_cast<std::size_t>(rank)].slots;
+    for (std::size_t s = 0; s < slots.size(); ++s) {
+      if (s % static_cast<std::size_t>(c.workers) == 0) before = latest;
+      const std::int64_t part = plan.tiles[static_cast<std::size_t>(slots[s].tile)].index[1] / 2;  // 64 rows a rank
       int last = 0;
       for (int source = 0; source <= part; ++source) last = std::max(last, (rank - source + c.ranks) % c.ranks);
-      EXPECT_GE(last, latest) << "rank " << rank;
-      latest = last;
+      EXPECT_GE(last, before) << "rank " << rank;
+      latest = std::max(latest, last);
+    }
+  }
+}
+
+/// Under a causal mask tiles differ. With as many workers as a head has blocks each would get the same block of every
+/// head: the last ones would have all the long tiles.
+TEST(AttentionOverHeads, WorkersHaveTheSameWork) {
+  HeadParallel c;
+  c.ranks = 2;
+  c.heads = 8;
+  c.q_length = c.kv_length = 512;
+  c.workers = 16;  // blocks of 32 rows
+  for (const bool streamed : {false, true}) {
+    c.streamed = streamed;
+    const Plan plan = compiled(c);
+    for (const RankProgram& program : plan.programs) {
+      ASSERT_EQ(program.slots.size(), 128U);
+      std::vector<std::int64_t> loads(16, 0);
+      for (std::size_t slot = 0; slot < program.slots.size(); ++slot)
+        loads[slot % 16] += plan.tiles[static_cast<std::size_t>(program.slots[slot].tile)].index[1] + 1;
+      const auto [least, most] = std::minmax_element(loads.begin(), loads.end());
+      EXPECT_LE(*most - *least, 16) << "of " << 8 * 17 / 2 * 2 << " on average";
     }
   }
 }

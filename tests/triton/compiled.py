@@ -80,12 +80,13 @@ def compile_kernel(function, tile, warps, stages, cut=False):
 
 
 def compile_by_name(function, types, constants, warps, stages):
-    """By names of parameters: `types` of those that are neither i32 nor the runtime's, `constants` of the constexpr ones."""
+    """By names of parameters: `types` of those that are neither i32 nor the runtime's, `constants` of the constexpr ones,
+    but for those with defaults that will do."""
     signature, values, attributes = {}, {}, {}
     for i, parameter in enumerate(function.params):
         name = parameter.name
         if parameter.is_constexpr:
-            signature[name], values[(i,)] = "constexpr", constants[name]
+            signature[name], values[(i,)] = "constexpr", constants[name] if name in constants else parameter.default
         elif name in RUNTIME_SCALARS:
             signature[name] = RUNTIME_SCALARS[name]
         else:

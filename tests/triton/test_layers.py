@@ -92,8 +92,8 @@ class Layers(unittest.TestCase):
                 subprocess.run([SYNCOPATE, "compile", kernels.ROOT / "operators" / "attention_ring.toml", "--out", out] +
                                [word for change in changes for word in ("--set", change)], check=True,
                                stdout=subprocess.DEVNULL)
-                made = compiled(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, HEADS | sizes,
-                                warps, stages)
+                made = compile_by_name(kernels.load(out / "fused.py").attention_streamed_fused, ATTENTION, HEADS | sizes,
+                                       warps, stages)
                 print(f"attention_streamed_fused: {made}", flush=True)
                 self.assertEqual(made.spill_bytes, 0)
                 self.assertFalse(made.serialised)
