@@ -14,7 +14,8 @@ std::size_t align(std::size_t bytes, std::size_t alignment) { return (bytes + al
 }  // namespace
 
 bool can_bind(const Plan& plan, int buffer) {
-  if (plan.buffer(buffer).symmetric || plan.buffer(buffer).parameter.empty()) return false;
+  if (plan.buffer(buffer).symmetric) return false;
+  if (plan.buffer(buffer).parameter.empty() && buffer != added_up_buffer(plan)) return false;
   for (const RankProgram& program : plan.programs)
     for (const Queue& queue : program.queues)
       for (const Transfer& transfer : queue.transfers)

@@ -11,8 +11,8 @@
 
 namespace syncopate::cuda {
 
-/// Words of a record of a missed wait: 1, who, flag slot, expected, seen. `who` is a slot of the tile order, or one of
-/// the numbers in rank_on_gpu.h.
+/// Words of a record of a missed wait: 1, who, flag slot, expected, seen. `who` is a slot of the tile order, behind
+/// those an addition, or one of the numbers in rank_on_gpu.h.
 inline constexpr std::size_t kRecordWords = 8;
 
 /// In bytes from the arena's start. Parts are aligned to 256 bytes, the whole to 2 MiB: then it shares no page with
@@ -27,7 +27,7 @@ struct ArenaLayout {
 ArenaLayout arena_layout(const Plan& plan, const Mailboxes& mailboxes);
 
 /// Whether a buffer's memory may be the caller's: it belongs to a tensor of the kernel that neither peers reach nor
-/// transfers move.
+/// transfers move, or a one-shot sum is put there.
 bool can_bind(const Plan& plan, int buffer);
 
 }  // namespace syncopate::cuda

@@ -39,6 +39,9 @@ class Issuer {
       if (queue.next < transfers(queue).size()) blocked("a transfer");
     for (const WorkerCursor& worker : workers_)
       if (worker.slot < program(worker.rank).slots.size()) blocked("a tile");
+    for (const RankProgram& each : plan_.programs)
+      for (const Addition& addition : each.additions)
+        if (!ready(addition.waits)) blocked("a sum");
     issue_completions();
     return std::move(steps_);
   }

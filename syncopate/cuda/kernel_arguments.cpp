@@ -37,6 +37,8 @@ ScalarArguments own_arguments(const Plan& plan, std::int32_t rank) {
 /// The buffer that a parameter points to, or -1.
 int buffer_of(const Plan& plan, const std::string& parameter) {
   if (parameter == runtime_parameter::kStaging) return staging_buffer(plan);
+  if (parameter == runtime_parameter::kSummands) return summands_buffer(plan);
+  if (parameter == runtime_parameter::kResult) return added_up_buffer(plan);
   const auto found = std::find_if(plan.buffers.begin(), plan.buffers.end(),
                                   [&](const Buffer& buffer) { return buffer.parameter == parameter; });
   return found == plan.buffers.end() ? -1 : static_cast<int>(found - plan.buffers.begin());
@@ -74,6 +76,8 @@ KernelArguments::KernelArguments(const Driver& driver, const Plan& plan, const s
       {parameter::kPeers, runtime.peers},
       {parameter::kClaims, runtime.claims},
       {parameter::kLookahead, bits_of(static_cast<std::int32_t>(plan.lookahead))},
+      {parameter::kAdditions, runtime.additions},
+      {parameter::kAdditionCount, bits_of(runtime.addition_count)},
       {parameter::kStaging, 0},  // of a plan with one rank, which needs none
   };
   const ScalarArguments own = own_arguments(plan, runtime.rank);

@@ -17,6 +17,7 @@ namespace syncopate::cuda {
 struct RuntimeValues {
   std::int32_t rank = 0;
   std::int32_t tile_count = 0;
+  std::int32_t addition_count = 0;
   std::int64_t time_limit = 0;  ///< nanoseconds
   DevicePointer tiles = 0;
   DevicePointer waits = 0;
@@ -28,6 +29,7 @@ struct RuntimeValues {
   DevicePointer signals = 0;
   DevicePointer peers = 0;
   DevicePointer claims = 0;
+  DevicePointer additions = 0;
 };
 
 /// The arguments in the kernel's order, ready for the driver. Addresses of buffers are 0, and descriptors of them

@@ -68,6 +68,7 @@ class Assigner {
       raises(slot.signals, {Raiser::Place::tile, rank});
       for_each_waits_of(slot, waits);
     }
+    for (const Addition& addition : of.additions) waits(addition.waits);
     raises(of.completion_signals, {Raiser::Place::completion, rank});
     waits(of.completion_waits);
   }
@@ -159,6 +160,7 @@ std::vector<SignalWords> words_of_signals(const Plan& plan, const Mailboxes& mai
   for (int rank = 0; rank < plan.ranks; ++rank) {
     const RankProgram& program = plan.programs[static_cast<std::size_t>(rank)];
     for (const Slot& slot : program.slots) for_each_waits_of(slot, need_flags);
+    for (const Addition& addition : program.additions) need_flags(addition.waits);
     need_flags(program.completion_waits);
     for (std::size_t queue = 0; queue < program.queues.size(); ++queue)
       for (const Transfer& transfer : program.queues[queue].transfers)

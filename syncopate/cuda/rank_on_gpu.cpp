@@ -183,11 +183,13 @@ struct RankOnGpu::Parts {
     RuntimeValues values;
     values.rank = rank;
     values.tile_count = static_cast<std::int32_t>(program.slots.size());
+    values.addition_count = static_cast<std::int32_t>(program.additions.size());
     values.time_limit = nanoseconds_limit();
     values.tiles = upload_words(tables.tiles, "the tile order");
     values.waits = upload_words(tables.waits, "waits of tiles");
     values.steps = upload_words(tables.steps, "steps of tiles");
     values.addends = upload_words(tables.addends, "addends of tiles");
+    values.additions = upload_words(tables.additions, "sums after the tiles");
     values.signals = upload_words(tables.signals, "signals of tiles");
     values.peers = upload_words(peers, "where peers' signals are");
     if (is_dynamic(plan)) values.claims = upload_words(unclaimed(), "which slots are taken");

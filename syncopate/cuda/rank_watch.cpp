@@ -30,8 +30,14 @@ Described describe(const Plan& plan, int rank, std::int64_t who) {
   for (std::size_t queue = 0; queue < program.queues.size(); ++queue)
     if (who == who_waits_in_queue(static_cast<int>(queue)))
       return {fmt::format("a transfer of queue '{}'", program.queues[queue].name), {}};
-  check_internal(who >= 0 && who < static_cast<std::int64_t>(program.slots.size()),
-                 "a record of a tile that is not there");
+  const std::int64_t addition = who - static_cast<std::int64_t>(program.slots.size());
+  check_internal(who >= 0 && addition < static_cast<std::int64_t>(program.additions.size()),
+                 "a record of a tile or a sum that is not there");
+  if (addition >= 0) {
+    const Addition& sum = program.additions[static_cast<std::size_t>(addition)];
+    const int result = added_up_buffer(plan);
+    return {fmt::format("the sum of {}{}", plan.buffer(result).name, sum.region.to_string()), {&sum.waits}};
+  }
   const Slot& slot = program.slots[static_cast<std::size_t>(who)];
   const auto& index = plan.tiles[static_cast<std::size_t>(slot.tile)].index;
   Described tile{fmt::format("tile ({})", fmt::join(index, ", ")), {}};

@@ -16,15 +16,19 @@ namespace {
 
 std::optional<ParameterType> runtime_type(const Plan& plan, const std::string& name) {
   namespace parameter = runtime_parameter;
-  for (const char* pointer :
-       {parameter::kTiles, parameter::kWaits, parameter::kSteps, parameter::kFlags, parameter::kEpoch,
-        parameter::kRecord, parameter::kAddends, parameter::kSignals, parameter::kPeers, parameter::kClaims})
+  for (const char* pointer : {parameter::kTiles, parameter::kWaits, parameter::kSteps, parameter::kFlags,
+                              parameter::kEpoch, parameter::kRecord, parameter::kAddends, parameter::kSignals,
+                              parameter::kPeers, parameter::kClaims, parameter::kAdditions})
     if (name == pointer) return ParameterType{name, "*i64", true, {}};
-  for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount, parameter::kLookahead})
+  for (const char* number : {parameter::kRank, parameter::kWorldSize, parameter::kTileCount, parameter::kLookahead,
+                             parameter::kAdditionCount})
     if (name == number) return ParameterType{name, "i32", false, {}};
   if (name == parameter::kTimeLimit) return ParameterType{name, "i64", false, {}};
   if (name == parameter::kStaging && reduced_buffer(plan) >= 0)
     return ParameterType{name, "*" + triton_name(plan.buffer(reduced_buffer(plan)).dtype), true, {}};
+  if (const int stack = summands_buffer(plan);
+      stack >= 0 && (name == parameter::kResult || name == parameter::kSummands))
+    return ParameterType{name, "*" + triton_name(plan.buffer(stack).dtype), true, {}};
   if (name == parameter::kCut) return ParameterType{name, "constexpr", false, cuts_tiles(plan)};
   return std::nullopt;
 }

@@ -20,7 +20,10 @@ class Maker {
     for (int rank = 0; rank < plan_.ranks; ++rank) rewrite(rank);
     // Only now: raises of these must not be taken for the plan's own while waits are followed.
     for (const auto& [of, copy] : copies_) raise_too(of.first, copy);
-    for (RankProgram& program : made_.programs) program.slots.clear();
+    for (RankProgram& program : made_.programs) {
+      program.slots.clear();
+      program.additions.clear();
+    }
     made_.workers = 1;
     made_.lookahead = 0;
     return std::move(made_);
@@ -40,6 +43,8 @@ class Maker {
     for (const Slot& slot : from.slots)
       for_each_waits_of(slot,
                         [&](const std::vector<Wait>& waits) { last.insert(last.end(), waits.begin(), waits.end()); });
+    for (const Addition& addition : from.additions)
+      last.insert(last.end(), addition.waits.begin(), addition.waits.end());
     to.completion_waits = followed(last, rank);
   }
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <numeric>
+#include <optional>
 #include <utility>
 
 #include "syncopate/core/files.h"
@@ -71,6 +73,21 @@ std::vector<std::string> kept_parameters(const Plan& plan) {
   return parameters;
 }
 
+/// What is known, before it runs, of how the one-shot sum lies in memory, if there is one.
+std::optional<AddedOutput> added_output(const Plan& plan) {
+  const int result = added_up_buffer(plan);
+  if (result < 0) return std::nullopt;
+  constexpr std::int64_t kVectorBytes = 16;
+  const Buffer& about = plan.buffer(result);
+  AddedOutput added{plan.buffer(about.partner).parameter, plan.ranks,
+                    std::gcd(kVectorBytes / size_in_bytes(about.dtype), volume(about.shape))};
+  for (const RankProgram& program : plan.programs)
+    for (const Addition& addition : program.additions)
+      added.multiple =
+          std::gcd(added.multiple, std::gcd(linear_offset(addition.region, about.shape), addition.region.volume()));
+  return added;
+}
+
 void check_nothing_overridden(const std::string& path, const std::vector<Override>& overrides) {
   if (!overrides.empty())
     throw UserError({path}, "a plan is complete: --set has nothing to change in it",
@@ -84,10 +101,10 @@ Plan compile_operator(const std::string& operator_file, const std::vector<Overri
   const TileKernel kernel = TileKernel::read(statement.kernel_file, statement.kernel_function);
   Plan plan = compile_plan(statement, kernel);
   const int reduced = reduced_buffer(plan);
-  FusedSource fused =
-      emit_fused(kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
-                 {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan), sums_in_place(plan),
-                  summed_inputs(plan), folded_inputs(plan), kept_parameters(plan), is_dynamic(plan)});
+  FusedSource fused = emit_fused(
+      kernel, reduced < 0 ? "" : plan.buffer(reduced).parameter,
+      {tiles_wait(plan), !plan.kernel.streamed_loops.empty(), sent_parameters(plan), sums_in_place(plan),
+       summed_inputs(plan), folded_inputs(plan), kept_parameters(plan), is_dynamic(plan), added_output(plan)});
   plan.kernel.fused_function = std::move(fused.function);
   plan.kernel.fused_source = std::move(fused.text);
   return plan;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,15 @@ struct FoldedInput {
   std::vector<std::int64_t> strides;  ///< of memory, in elements
 };
 
+/// A one-shot sum (Plan, "One-shot sums"), which programs add up when they have taken their tiles.
+struct AddedOutput {
+  std::string parameter;  ///< where tiles store the rank's own summand
+  int ranks = 2;
+  /// Of elements: the distance from one summand to the next, and where additions begin and end, are multiples of it. No
+  /// more than 16 bytes.
+  std::int64_t multiple = 1;
+};
+
 struct WalkOptions {
   /// Whether slots wait, before their tile has read everything, for their own launch. With outputs that leave, too, a
   /// tile may wait for what other ranks make of an earlier tile of the same worker; so the tile loop loses those of the
@@ -49,13 +59,15 @@ struct WalkOptions {
   /// Whether workers choose among the slots (Plan, "Dynamic order") instead of walking the tile order. The tile loop
   /// then becomes a `while`, and loses the user's options.
   bool dynamic = false;
+  std::optional<AddedOutput> added = {};  ///< its parameter is one of `sent`
 };
 
 /// Replaces the kernel's tile scheduler by a walk over the rank's tile order with a wait for every chunk a tile needs.
 /// The text does not depend on rank, schedule or sizes: those are tables that it reads; but for how many summands of an
-/// input there are and how far apart, which loads need as constants to be as wide as the user's, and for the memory of
-/// folded inputs. Its parameters are the local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws
-/// UserError where the kernel cannot be edited so.
+/// input there are and how far apart, which loads need as constants to be as wide as the user's, for the memory of
+/// folded inputs, and for how many ranks a one-shot sum has, and how wide its loads may be. Its parameters are the
+/// local kernel's, then those of kernel/runtime_names.h. Deterministic. Throws UserError where the kernel cannot be
+/// edited so.
 ///
 /// If `reduced_parameter` is not "", what the kernel stores to that tensor is summed over ranks (Plan, "Sums"): stores
 /// add what other ranks have sent, keep a part of the tile if the slot does so, and raise the slot's signals. Chunks of

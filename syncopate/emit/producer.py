@@ -424,3 +424,41 @@ def syncopate_load_sum_where(pointer, mask, other=0.0, summands: tl.constexpr = 
     for summand in tl.static_range(1, summands):
         total += tl.load(pointer + summand * distance, mask=mask, other=0.0, cache_modifier=".cg").to(tl.float32)
     return total.to(own.dtype)
+
+
+@triton.jit
+def syncopate_add_up(own, result, summands, additions, count, tiles, waits, flags, epoch, rank, record, time_limit,
+                     ranks: tl.constexpr, multiple: tl.constexpr):
+    """The program's share of a one-shot sum, when it has taken its tiles.
+
+    Row a of `additions` is for program a % num_programs: first and past-the-last row of the waits, first and
+    past-the-last element of `result`, and how far apart summands are; these three are multiples of `multiple`. An
+    element is the sum of what all ranks' tiles have stored for it: this rank's in `own`, the others' in `summands`, one
+    after the other, this rank left out. Adds in the order of the ranks, in fp32, from +0, and rounds once. All summands
+    of a part are asked for before any is added.
+    Memory order: syncopate_publish orders what the program's own tiles have stored, by TMA or not, before the loads of
+    all its threads. What other programs have stored and peers have sent is waited for, and the address of every load
+    depends on that. The loads bypass the L1 cache, since both came while the kernel ran.
+    """
+    part: tl.constexpr = 2048
+    published = syncopate_publish()
+    addition = tl.program_id(0) + published
+    while addition < count:
+        row = additions + tl.cast(addition, tl.int64) * 5
+        arrived = syncopate_wait_for_tile(row, waits, flags, epoch, tiles + addition, record, time_limit)
+        begin = tl.load(row + 2) + arrived
+        end = tl.multiple_of(tl.load(row + 3), multiple)
+        distance = tl.multiple_of(tl.load(row + 4), multiple)
+        while begin < end:
+            elements = tl.multiple_of(begin + arrived, multiple) + tl.arange(0, part)
+            here = elements < end
+            mine = tl.load(own + elements, mask=here, other=0.0, cache_modifier=".cg")
+            total = tl.zeros((part,), dtype=tl.float32)
+            for source in tl.static_range(ranks):
+                place = tl.cast(source - (source > rank), tl.int64) * distance
+                theirs = tl.load(summands + place + elements, mask=here & (source != rank), other=0.0,
+                                 cache_modifier=".cg")
+                total += tl.where(source == rank, mine, theirs).to(tl.float32)
+            tl.store(result + elements, total.to(mine.dtype), mask=here)
+            begin += part
+        addition += tl.num_programs(0)

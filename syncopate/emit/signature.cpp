@@ -18,6 +18,9 @@ std::vector<std::string> runtime_parameters(bool with_defaults, const RuntimeNee
   if (needs.streams) names.emplace_back(parameter::kSteps);
   if (needs.addends) names.insert(names.end(), {parameter::kStaging, parameter::kAddends});
   if (needs.raises) names.insert(names.end(), {parameter::kSignals, parameter::kPeers});
+  if (needs.additions)
+    names.insert(names.end(),
+                 {parameter::kResult, parameter::kSummands, parameter::kAdditions, parameter::kAdditionCount});
   if (with_defaults) {
     for (std::string& name : names) name += "=None";
   }

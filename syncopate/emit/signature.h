@@ -10,10 +10,11 @@ namespace syncopate {
 
 /// Which parameters a fused kernel has besides those of all.
 struct RuntimeNeeds {
-  bool takes = false;    ///< those of kernels of a dynamic order
-  bool streams = false;  ///< that of kernels with streamed loops
-  bool raises = false;   ///< those of kernels that raise signals
-  bool addends = false;  ///< those of kernels that add what lies elsewhere, which raise signals, too
+  bool takes = false;      ///< those of kernels of a dynamic order
+  bool streams = false;    ///< that of kernels with streamed loops
+  bool raises = false;     ///< those of kernels that raise signals
+  bool addends = false;    ///< those of kernels that add what lies elsewhere, which raise signals, too
+  bool additions = false;  ///< those of kernels with a one-shot sum, which raise signals, too
 };
 
 /// Appends the parameters of kernel/runtime_names.h to the function's own, laid out as the user laid out theirs.

@@ -42,6 +42,7 @@ class Walk {
         sent_(raised_after(options)),
         summed_(options.summed),
         folded_(options.folded),
+        added_(options.added),
         module_(kernel.module()),
         function_(kernel.function()),
         scheduler_(kernel.scheduler()),
@@ -55,13 +56,15 @@ class Walk {
     if (streams_) check_stores(reduced);
     ends_ = sent_;
     if (!reduced.empty()) ends_.push_back(reduced);
+    if (added_) check_added();
   }
 
   WalkingKernel run() {
     note_comments();
     rename();
-    append_runtime_parameters(editor_, module_, function_, name_.size() - function_.name.size(),
-                              {dynamic_, streams_, sums_.has_value() || !sent_.empty(), has_addends_});
+    append_runtime_parameters(
+        editor_, module_, function_, name_.size() - function_.name.size(),
+        {dynamic_, streams_, sums_.has_value() || !sent_.empty(), has_addends_, added_.has_value()});
     remove_annotations();
     remove_scheduler();
     if (streams_) edit_streamed_loops(editor_, kernel_, columns_before_loops(), extra_indentation(), unit());
@@ -121,6 +124,33 @@ class Walk {
                  "store it after the loop");
       }
     }
+  }
+
+  /// What tiles have stored is read once more, where the parameter points.
+  void check_added() const {
+    for (const auto& each : function_.body)
+      visit_statements(*each, [&](const Statement& statement) {
+        for (const Expression* variable : assigned_variables(statement))
+          if (variable->text == added_->parameter)
+            reject(statement.range,
+                   fmt::format("parameter '{}' is changed, but the sum over ranks of what the kernel stores is taken "
+                               "where it points first",
+                               added_->parameter),
+                   fmt::format("give the new value a name of its own, e.g. `tile_{0} = {0} + ...`", added_->parameter));
+      });
+  }
+
+  /// What follows the tile loop: the program's share of a one-shot sum.
+  std::string sum_lines(const std::string& indentation) const {
+    namespace parameter = runtime_parameter;
+    if (!added_) return "";
+    const std::string call = indentation + "syncopate_add_up(";
+    return wrap_items(call,
+                      {added_->parameter, parameter::kResult, parameter::kSummands, parameter::kAdditions,
+                       parameter::kAdditionCount, parameter::kTileCount, parameter::kWaits, parameter::kFlags,
+                       "syncopate_launch", parameter::kRank, parameter::kRecord, parameter::kTimeLimit,
+                       fmt::format("ranks={}", added_->ranks), fmt::format("multiple={}", added_->multiple)},
+                      call.size(), ")\n");
   }
 
   bool in_function(const Store& store) const {
@@ -250,8 +280,8 @@ class Walk {
   static std::string while_header() { return fmt::format("while syncopate_slot < {}:", runtime_parameter::kTileCount); }
   static std::string while_advance() { return "syncopate_slot += tl.num_programs(0)"; }
 
-  /// In a dynamic order: takes a slot. That stands at the end of the loop, wherever the user's advances: who looks for a
-  /// slot may have to wait for what others make of the one before.
+  /// In a dynamic order: takes a slot. That stands at the end of the loop, wherever the user's advances: who looks for
+  /// a slot may have to wait for what others make of the one before.
   std::string take(const std::string& indentation) const {
     namespace parameter = runtime_parameter;
     const std::string call = indentation + "syncopate_slot = syncopate_take(";
@@ -313,6 +343,7 @@ class Walk {
       replace_advance(inner);
     }
     editor_.insert_before(body, loop_start(inner));
+    editor_.insert_before(last_line(loop.range) + 1, sum_lines(indentation));
   }
 
   void replace_advance(const std::string& indentation) {
@@ -351,7 +382,8 @@ class Walk {
     const std::string step = unit();
     editor_.insert_before(
         begin, launch_line(step) + while_start(step) + step + while_header() + "\n" + loop_start(step + step));
-    editor_.insert_before(editor_.last_line() + 1, dynamic_ ? take(step + step) : step + step + while_advance() + "\n");
+    editor_.insert_before(editor_.last_line() + 1,
+                          (dynamic_ ? take(step + step) : step + step + while_advance() + "\n") + sum_lines(step));
     const Statement& last = *function_.body.back();
     if (last.kind == StatementKind::return_) {
       const auto [from, to] = own_lines(last);
@@ -475,6 +507,7 @@ class Walk {
   const std::vector<SummedInput>& summed_;
   const std::vector<FoldedInput>& folded_;
   std::vector<std::string> ends_;  ///< parameters after whose stores a slot's signals are raised
+  const std::optional<AddedOutput>& added_;
   const Module& module_;
   const Function& function_;
   const TileScheduler& scheduler_;

@@ -28,7 +28,12 @@ std::string Describer::agent(int agent) const {
 
 std::string Describer::tile(int rank, std::int64_t slot) const {
   const std::vector<Slot>& slots = plan_.programs[static_cast<std::size_t>(rank)].slots;
-  if (slot < 0 || slot >= static_cast<std::int64_t>(slots.size())) return "the kernel outside of any tile";
+  const std::vector<Addition>& additions = plan_.programs[static_cast<std::size_t>(rank)].additions;
+  const auto addition = slot - static_cast<std::int64_t>(slots.size());
+  if (addition >= 0 && addition < static_cast<std::int64_t>(additions.size()))
+    return fmt::format("the sum of {}{}", plan_.buffer(added_up_buffer(plan_)).name,
+                       additions[static_cast<std::size_t>(addition)].region.to_string());
+  if (slot < 0 || addition >= 0) return "the kernel outside of any tile";
   const Slot& entry = slots[static_cast<std::size_t>(slot)];
   const std::string name =
       fmt::format("tile ({})", fmt::join(plan_.tiles[static_cast<std::size_t>(entry.tile)].index, ", "));
@@ -100,6 +105,10 @@ std::optional<std::string> Describer::filler(int rank, int buffer, std::int64_t 
     for (const TileAccess& access : plan_.tiles[static_cast<std::size_t>(slots[slot].tile)].writes)
       if (access.buffer == buffer && access.region.contains(where)) return tile(rank, static_cast<std::int64_t>(slot));
   }
+  if (buffer != added_up_buffer(plan_)) return std::nullopt;
+  const std::vector<Addition>& additions = plan_.programs[static_cast<std::size_t>(rank)].additions;
+  for (std::size_t a = 0; a < additions.size(); ++a)
+    if (additions[a].region.contains(where)) return tile(rank, static_cast<std::int64_t>(slots.size() + a));
   return std::nullopt;
 }
 

@@ -115,6 +115,8 @@ std::span<std::byte> Memory::runtime_bytes(int rank, RuntimeBuffer buffer) {
       return std::as_writable_bytes(std::span(memory.tables.addends));
     case RuntimeBuffer::signals:
       return std::as_writable_bytes(std::span(memory.tables.signals));
+    case RuntimeBuffer::additions:
+      return std::as_writable_bytes(std::span(memory.tables.additions));
     case RuntimeBuffer::peers:
     case RuntimeBuffer::claims:
       return {};

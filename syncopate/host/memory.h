@@ -16,8 +16,20 @@
 namespace syncopate::host {
 
 /// Numbers by which a worker's kernel knows its rank's memory: the plan's buffers, then these.
-enum class RuntimeBuffer : std::uint8_t { tiles, waits, steps, flags, epoch, record, addends, signals, peers, claims };
-inline constexpr int kRuntimeBuffers = 10;
+enum class RuntimeBuffer : std::uint8_t {
+  tiles,
+  waits,
+  steps,
+  flags,
+  epoch,
+  record,
+  addends,
+  signals,
+  peers,
+  claims,
+  additions
+};
+inline constexpr int kRuntimeBuffers = 11;
 
 class Memory {
  public:

@@ -28,6 +28,7 @@ Signals::Signals(const Plan& plan, const AgentLayout& layout) : plan_(plan), sta
       raised_by(program.slots[slot].signals, layout.actor_of_slot(rank, slot));
       for_each_waits_of(program.slots[slot], waited_for);
     }
+    for (const Addition& addition : program.additions) waited_for(addition.waits);
     waited_for(program.completion_waits);
   }
   for (State& state : states_) {

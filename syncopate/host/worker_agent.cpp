@@ -12,6 +12,8 @@
 namespace syncopate::host {
 namespace {
 
+constexpr std::int64_t kAdditionColumns = 5;
+
 int runtime_number(const Plan& plan, RuntimeBuffer buffer) {
   return static_cast<int>(plan.buffers.size()) + static_cast<int>(buffer);
 }
@@ -45,6 +47,14 @@ Arguments fused_arguments(const Plan& plan, int rank) {
     arguments[runtime_parameter::kStaging] = BufferArgument{staging, plan.buffer(staging).dtype};
     arguments[runtime_parameter::kAddends] = pointer(RuntimeBuffer::addends);
     arguments[runtime_parameter::kCut] = cuts_tiles(plan);
+  }
+  if (const int stack = summands_buffer(plan); stack >= 0) {
+    const int result = added_up_buffer(plan);
+    arguments[runtime_parameter::kResult] = BufferArgument{result, plan.buffer(result).dtype};
+    arguments[runtime_parameter::kSummands] = BufferArgument{stack, plan.buffer(stack).dtype};
+    arguments[runtime_parameter::kAdditions] = pointer(RuntimeBuffer::additions);
+    arguments[runtime_parameter::kAdditionCount] =
+        static_cast<std::int64_t>(plan.programs[static_cast<std::size_t>(rank)].additions.size());
   }
   return arguments;
 }
@@ -129,6 +139,8 @@ std::span<std::byte> WorkerAgent::runtime_access(RuntimeBuffer buffer, std::span
     const std::int64_t columns = axes + tile_columns(world_.plan);
     if (runs.front().offset % columns < axes) come_to(runs.front().offset / columns, where);
   }
+  if (buffer == RuntimeBuffer::additions && !runs.empty())
+    come_to(slots() + runs.front().offset / kAdditionColumns, where);
   return bytes;
 }
 
@@ -138,7 +150,11 @@ void WorkerAgent::come_to(std::int64_t slot, const SourceLocation& where) {
     fail(fmt::format("comes to slot {}, which it has not taken", slot), where);
   world_.set_position(agent_, slot);
   event_ = 0;
-  world_.count_tile();
+  if (slot < slots()) world_.count_tile();
+}
+
+std::int64_t WorkerAgent::slots() const {
+  return static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
 }
 
 void WorkerAgent::leave_slot() {
@@ -154,13 +170,12 @@ void WorkerAgent::leave_slot() {
 std::optional<std::int64_t> WorkerAgent::take(const TakeRequest& request) {
   if (request.claims_buffer != runtime_number(world_.plan, RuntimeBuffer::claims))
     fail("takes slots by something that does not say which are taken", request.where);
-  const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
-  if (request.count != slots)
-    fail(fmt::format("takes one of {} slots, and its rank has {}", request.count, slots), request.where);
+  if (request.count != slots())
+    fail(fmt::format("takes one of {} slots, and its rank has {}", request.count, slots()), request.where);
   if (hold_up()) return std::nullopt;
   leave_slot();
   const std::optional<std::int64_t> taken = world_.take_slot(agent_, request.lookahead);
-  if (!taken || *taken == slots) return taken;
+  if (!taken || *taken == slots()) return taken;
   // What the worker itself knows is what the launch began with.
   world_.history.begin_anew(world_.layout.actor_of_slot(rank_, static_cast<std::size_t>(*taken)),
                             world_.history.clock(agent_));
@@ -174,8 +189,7 @@ bool WorkerAgent::wait(const WaitRequest& request) {
     fail("waits for something that is not a flag", request.where);
   const int signal = world_.signal_at(rank_, request.slot);
   if (signal < 0) fail(fmt::format("waits for flag {}, which is no signal of its rank", request.slot), request.where);
-  const auto slots = static_cast<std::int64_t>(world_.plan.programs[static_cast<std::size_t>(rank_)].slots.size());
-  if (request.tile >= 0 && request.tile < slots) come_to(request.tile, request.where);
+  if (request.tile >= 0 && request.tile < slots()) come_to(request.tile, request.where);
   return !hold_up() && world_.wait(agent_, signal, request.expected);
 }
 

@@ -38,8 +38,10 @@ class WorkerAgent final : public Environment {
     Clock known;
   };
 
-  /// From here on the worker works on a slot.
+  /// From here on the worker works on a slot, or, numbered behind those, on an addition.
   void come_to(std::int64_t slot, const SourceLocation& where);
+  /// Of its rank.
+  std::int64_t slots() const;
   /// Of a dynamic order: the worker is done with the slot that it has taken, if any.
   void leave_slot();
   /// Whether signals are held; if so, they come next.

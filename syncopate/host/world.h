@@ -47,7 +47,8 @@ class World {
   std::int64_t launch(int rank) const { return launches_[static_cast<std::size_t>(rank)]; }
   void set_launch(int rank, std::int64_t launch) { launches_[static_cast<std::size_t>(rank)] = launch; }
 
-  /// How far an agent is: the slot of a worker (-1 before the first), the transfer of a queue.
+  /// How far an agent is: the slot of a worker (-1 before the first; additions are numbered behind slots), the transfer
+  /// of a queue.
   std::int64_t position(int agent) const { return positions_[static_cast<std::size_t>(agent)]; }
   void set_position(int agent, std::int64_t position) { positions_[static_cast<std::size_t>(agent)] = position; }
 

@@ -74,6 +74,12 @@ inline constexpr const char* kSignals = "syncopate_signals";  ///< *int64: Kerne
 inline constexpr const char* kPeers = "syncopate_peers";      ///< *int64 [ranks]: where the flags of each rank are
 // Again of kernels with a reduced output whose sums are not in place only.
 inline constexpr const char* kCut = "syncopate_cut";  ///< constexpr bool: cuts_tiles() of the plan
+
+// Then, only in kernels with a one-shot sum, these.
+inline constexpr const char* kResult = "syncopate_result";                 ///< *dtype of the sum: where it is put
+inline constexpr const char* kSummands = "syncopate_summands";             ///< the same: the stack of other ranks'
+inline constexpr const char* kAdditions = "syncopate_additions";           ///< *int64: KernelTables::additions
+inline constexpr const char* kAdditionCount = "syncopate_addition_count";  ///< int32: rows of it
 }  // namespace runtime_parameter
 
 }  // namespace syncopate

@@ -9,6 +9,7 @@
 #include "syncopate/core/text.h"
 #include "syncopate/kernel/footprint.h"
 #include "syncopate/plan/depend.h"
+#include "syncopate/plan/one_shot.h"
 #include "syncopate/plan/pieces.h"
 #include "syncopate/plan/rank_tiles.h"
 #include "syncopate/plan/sum_place.h"
@@ -358,16 +359,18 @@ void check_whole_rows(const Schedule& schedule, const SourceFile& file) {
     }
 }
 
-/// Tiles store once, so what a rank sends of its rows is what it ends up with, or a summand that it does not keep.
+/// Tiles store once, so what a rank sends of its rows is what it ends up with, or a summand that it does not keep; or
+/// else all ranks send nothing but summands, and add when their tiles are done.
 void check_sends_what_it_keeps(const Schedule& schedule, const std::string& tensor, const SourceLocation& where) {
+  if (is_one_shot(schedule)) return;
   for (const auto& list : schedule.operators)
     for (const Operator& op : list)
       if (std::get<P2P>(op.action).own)
         throw UserError(where,
-                        fmt::format("the schedule sends summands of '{}' of which their rank keeps the sum, which is "
-                                    "not fused yet",
+                        fmt::format("the schedule sends summands of '{}' of which their rank keeps the sum, and other "
+                                    "things too, which is not fused yet",
                                     tensor),
-                        "choose another algorithm, such as \"direct\", in which one rank adds up each element");
+                        "let one rank add up each element, as by \"direct\", or all of them, as by \"one_shot\"");
 }
 
 /// A schedule from a file says what each page's does; so its chunks are whole along the dimension that has the pages.
@@ -417,7 +420,7 @@ Schedule make_schedule(const OperatorStatement& statement, const TensorStatement
   check_sends_what_it_keeps(opened, tensor.name, {file->name(), 1, 1});
   if (role.reduced()) {
     check_reductions_stated(opened, distributes, *file);
-    check_whole_rows(opened, *file);
+    if (!is_one_shot(opened)) check_whole_rows(opened, *file);
   }
   return role.fold ? file_in_pages(opened, *role.pages, *file) : opened;
 }
@@ -586,11 +589,10 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   const TensorStatement tensor = role.summed ? stack_of(stated, statement.ranks) : stated;
   if (role.gathered() || (role.exchanged() && !role.written))
     check_arriving(stated, spaces, role.summed ? "is summed" : role.gathered() ? "is gathered" : "arrives from peers");
-  if (role.reduced() && reduced_buffer(plan) >= 0)
-    throw UserError(
-        tensor.placement_where,
-        fmt::format("tensors '{}' and '{}' are both reduced", plan.buffer(reduced_buffer(plan)).name, tensor.name),
-        "at most one output of an operator can be");
+  if (const int other = std::max(reduced_buffer(plan), added_up_buffer(plan)); role.reduced() && other >= 0)
+    throw UserError(tensor.placement_where,
+                    fmt::format("tensors '{}' and '{}' are both reduced", plan.buffer(other).name, tensor.name),
+                    "at most one output of an operator can be");
   const CommunicationStatement communication = communication_of(statement, tensor, role);
   bound_memory(tensor, communication, spaces, role);
   plan.buffers.push_back(make_buffer(tensor, role, statement.ranks));
@@ -606,7 +608,9 @@ void bind_tensor(const OperatorStatement& statement, const TensorStatement& stat
   communicated.sum = communication.sum;
   if (role.fold) communicated.pages = role.pages;
   communicated.sum_where = communication.sum_where;
-  if (role.reduced()) {
+  if (role.reduced() && is_one_shot(communicated.schedule)) {
+    place_one_shot(communicated, plan);
+  } else if (role.reduced()) {
     communicated.symmetric = is_pulled(communicated.schedule) || is_distributed(communicated.schedule);
     plan.buffers.back().symmetric = communicated.symmetric;
   }

@@ -78,8 +78,14 @@ class ScheduleAdder {
     made.op = which;
     made.source = p2p.source_rank;
     made.destination = p2p.destination_rank;
-    made.reduces = p2p.reduction == Reduction::sum;
+    const bool apart = plan_.buffer(communicated_.buffer).summed_apart;
+    made.reduces = p2p.reduction == Reduction::sum && !apart;
     place(made);
+    if (apart) {
+      made.destination_buffer = summands_buffer(plan_);
+      made.destination_region =
+          in_stack(made.chunk, plan_.buffer(communicated_.buffer).shape[0], made.destination, made.source);
+    }
     if (made.reduces && !plan_.buffer(communicated_.buffer).sums_in_place) {
       const Landing& landing =
           communicated_.landings[static_cast<std::size_t>(which.rank)][static_cast<std::size_t>(which.index)];

@@ -25,6 +25,14 @@ std::vector<bool> behind_tiles(const DependenceGraph& graph) {
 
 void check_dynamic(const BoundOperator& bound, const DependenceGraph& graph, const SourceLocation& where) {
   const Plan& plan = bound.plan;
+  if (const int result = added_up_buffer(plan); result >= 0)
+    throw UserError(
+        where,
+        fmt::format("the order of tiles is dynamic, but the sum of '{}' over ranks is one-shot: workers add "
+                    "when they have taken the tiles that they were dealt",
+                    plan.buffer(result).name),
+        fmt::format("remove the order, or choose another algorithm for '{}', such as \"direct\"",
+                    plan.buffer(result).name));
   if (plan.kernel.streamed_loops.empty()) return;
   const std::vector<bool> behind = behind_tiles(graph);
   for (const std::vector<Work>& list : graph.work)

@@ -33,11 +33,11 @@ class Knowledge {
   std::vector<int> last_of_workers(int rank, std::span<const int> work) const;
   /// The members of `nodes` that no other member implies, in their order; without those in `known`.
   std::vector<int> not_implied(std::span<const int> nodes, const BitSet& known) const;
+  /// By worker: the place in the order of its last piece among `work`.
+  std::map<int, int> last_positions(int rank, std::span<const int> work) const;
 
  private:
   const Work& work_at(int rank, int position) const;
-  /// By worker: the place in the order of its last piece among `work`.
-  std::map<int, int> last_positions(int rank, std::span<const int> work) const;
   bool is_waited_for(const Work& work, const BitSet& known) const;
 
   const DependenceGraph& graph_;

@@ -172,7 +172,7 @@ class PlanParser {
     const std::optional<BufferRole> known_role = buffer_role_from_name(role);
     if (!known_role)
       throw values_.error(reader.required("role"), fmt::format("unknown role '{}'", role),
-                          "kernel, staging, source or result");
+                          "kernel, staging, source, result or summands");
     buffer.role = *known_role;
     buffer.partner = values_.small(reader.required("partner"), "'partner'", -1, 1 << 16);
     window(reader.required("window"), buffer);
@@ -182,6 +182,8 @@ class PlanParser {
     }
     check_zigzag(buffer, reader.required("before"));
     if (const Json* folded = reader.optional("fold")) fold(*folded, buffer);
+    if (const Json* apart = reader.optional("summed_apart"))
+      buffer.summed_apart = values_.boolean(*apart, "'summed_apart'");
     const bool of_kernel = buffer.role == BufferRole::kernel;
     if (of_kernel == buffer.parameter.empty() || (of_kernel && !parameters_.insert(buffer.parameter).second))
       throw values_.error(reader.required("parameter"), fmt::format("the parameter '{}'", buffer.parameter),
@@ -281,10 +283,15 @@ class PlanParser {
           buffer.role == BufferRole::kernel)
         throw values_.error(places[b], fmt::format("buffer '{}' holds summands before the kernel only", buffer.name),
                             "what is reduced is an output: inside = partial(sum)");
-      if (buffer.is_reduced()) check_reduced(buffer, places[b]);
+      if (buffer.is_reduced() || buffer.summed_apart) check_reduced(buffer, places[b]);
+      if (buffer.summed_apart) check_summed_apart(static_cast<int>(b), places[b]);
       check_in_place(buffer, places[b]);
       if (buffer.fold) check_folded(static_cast<int>(b), places[b]);
       if (buffer.role == BufferRole::kernel) continue;
+      if (buffer.role == BufferRole::summands) {
+        check_summands(buffer, places[b]);
+        continue;
+      }
       const bool receives = buffer.role == BufferRole::staging;
       const auto partner = static_cast<std::size_t>(buffer.partner);
       if (partner >= plan_.buffers.size() || plan_.buffers[partner].role != BufferRole::kernel ||
@@ -316,6 +323,13 @@ class PlanParser {
     if (reduced > 1 || staging > 1)
       throw values_.error(places.front(), fmt::format("{} reduced and {} staging buffers", reduced, staging),
                           "at most one of each");
+    const auto stacks = count([](const Buffer& buffer) { return buffer.role == BufferRole::summands; });
+    const auto apart = count([](const Buffer& buffer) { return buffer.summed_apart; });
+    if (stacks != apart || stacks > 1 || (stacks > 0 && reduced > 0))
+      throw values_.error(
+          places.front(),
+          fmt::format("{} one-shot sums, {} stacks for such and {} reduced buffers", apart, stacks, reduced),
+          "one stack for one such sum, which is then the only sum over ranks");
     reduced_ = reduced_buffer(plan_);
     landing_ = landing_buffer(plan_);
   }
@@ -325,6 +339,31 @@ class PlanParser {
     if (source < 0 || plan_.buffer(source).role != BufferRole::source)
       throw values_.error(at, fmt::format("buffer '{}' is folded and has no source", plan_.buffer(buffer).name),
                           "what the caller has of it is in a buffer of its own");
+  }
+
+  /// A one-shot sum is of whole tensors, and its caller has it in a result.
+  void check_summed_apart(int number, const Json& at) const {
+    const Buffer& buffer = plan_.buffer(number);
+    const bool whole = std::all_of(buffer.window.begin(), buffer.window.end(),
+                                   [&](const Region& shown) { return shown == Region::whole(buffer.shape); });
+    const int caller = caller_side(plan_, number);
+    if (buffer.role != BufferRole::kernel || buffer.inside != Placement::partial_sum() ||
+        buffer.after != Placement::replicate() || buffer.window.empty() || !whole || caller < 0 ||
+        plan_.buffer(caller).role != BufferRole::result || plan_.buffer(caller).shape != buffer.shape)
+      throw values_.error(at, fmt::format("buffer '{}' holds summands of no one-shot sum", buffer.name),
+                          "partial(sum) in the kernel, replicate after it, and a result; all of whole tensors");
+  }
+
+  void check_summands(const Buffer& buffer, const Json& at) const {
+    const auto partner = static_cast<std::size_t>(buffer.partner);
+    Shape shape = partner < plan_.buffers.size() ? plan_.buffers[partner].shape : Shape{};
+    if (!shape.empty()) shape[0] *= plan_.ranks - 1;
+    if (partner >= plan_.buffers.size() || !plan_.buffers[partner].summed_apart || buffer.shape != shape ||
+        buffer.dtype != plan_.buffers[partner].dtype || !buffer.window.empty() || buffer.stacked)
+      throw values_.error(
+          at, fmt::format("buffer '{}' cannot have other ranks' summands of buffer {}", buffer.name, buffer.partner),
+          "a stack has one whole tensor for each other rank");
+    check_holds_nothing(buffer, at);
   }
 
   void check_in_place(const Buffer& buffer, const Json& at) const {
@@ -389,6 +428,8 @@ class PlanParser {
       const int buffer = values_.index(pair[0], "the access's buffer", plan_.buffers.size());
       if (plan_.buffer(buffer).role == BufferRole::staging)
         throw values_.error(pair[0], "a tile's access to the staging buffer", "tiles reach it by addends");
+      if (plan_.buffer(buffer).role == BufferRole::summands)
+        throw values_.error(pair[0], "a tile's access to other ranks' summands", "additions read them");
       list.push_back({buffer, region_of(pair[1], buffer)});
     }
     return list;
@@ -445,7 +486,7 @@ class PlanParser {
     sum.rank = values_.small(reader.required("rank"), "the sum's rank", 0, plan_.ranks - 1);
     const Json& buffer = reader.required("buffer");
     sum.buffer = values_.index(buffer, "the sum's buffer", plan_.buffers.size());
-    if (sum.buffer != reduced_)
+    if (sum.buffer != reduced_ && sum.buffer != added_up_buffer(plan_))
       throw values_.error(buffer, fmt::format("a sum of '{}', which is not reduced", plan_.buffer(sum.buffer).name),
                           reduced_ < 0 ? "nothing is: remove it" : fmt::format("only buffer {} is", reduced_));
     sum.region = region_of(reader.required("region"), sum.buffer);
@@ -473,6 +514,8 @@ class PlanParser {
     for (const Json& item : reader.array("slots")) program.slots.push_back(slot(item, rank));
     program.completion_waits = waits(reader.required("completion_waits"), rank);
     program.completion_signals = signals(reader.required("completion_signals"));
+    if (reader.optional("additions") != nullptr)
+      for (const Json& item : reader.array("additions")) program.additions.push_back(addition(item, rank));
     reader.finish();
     plan_.programs.push_back(std::move(program));
   }
@@ -633,6 +676,17 @@ class PlanParser {
                                       addend.target.to_string()),
                           "both are of one size");
     return addend;
+  }
+
+  Addition addition(const Json& value, int rank) const {
+    const int stack = summands_buffer(plan_);
+    if (stack < 0) throw values_.error(value, "an addition, but there is no one-shot sum", "remove it");
+    if (is_dynamic(plan_))
+      throw values_.error(value, "an addition, which knows what its worker's slots have stored, in a dynamic order",
+                          "remove 'lookahead': workers that add are dealt their slots");
+    const Buffer& summed = plan_.buffer(plan_.buffer(stack).partner);
+    const std::vector<Json>& pair = values_.tuple(value, "an addition", 2);
+    return {values_.contiguous(pair[0], summed.shape, summed.name), waits(pair[1], rank)};
   }
 
   /// Workers without a slot would be in everyone's way.

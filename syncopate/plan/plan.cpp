@@ -17,7 +17,7 @@ std::string_view name_of(Engine engine) {
 
 namespace {
 
-constexpr std::array<std::string_view, 4> kRoleNames = {"kernel", "staging", "source", "result"};
+constexpr std::array<std::string_view, 5> kRoleNames = {"kernel", "staging", "source", "result", "summands"};
 
 }  // namespace
 
@@ -159,8 +159,27 @@ int caller_side(const Plan& plan, int buffer) {
   return -1;
 }
 
+int summands_buffer(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].role == BufferRole::summands) return static_cast<int>(i);
+  return -1;
+}
+
+Region in_stack(Region of_summand, std::int64_t rows, int rank, int source) {
+  const std::int64_t first = rows * (source - (source > rank ? 1 : 0));
+  of_summand[0] = {of_summand[0].begin + first, of_summand[0].end + first};
+  return of_summand;
+}
+
+int added_up_buffer(const Plan& plan) {
+  for (std::size_t i = 0; i < plan.buffers.size(); ++i)
+    if (plan.buffers[i].summed_apart) return caller_side(plan, static_cast<int>(i));
+  return -1;
+}
+
 bool is_the_operators_own(const Plan& plan, int buffer) {
-  return plan.buffer(buffer).role == BufferRole::staging || caller_side(plan, buffer) >= 0;
+  const BufferRole role = plan.buffer(buffer).role;
+  return role == BufferRole::staging || role == BufferRole::summands || caller_side(plan, buffer) >= 0;
 }
 
 bool slots_raise(const Plan& plan) {
@@ -222,6 +241,12 @@ class TableMaker {
       tables_.tiles.push_back(raises);
     }
     add_steps(slot, tile);
+  }
+
+  void add(const Addition& addition, const Shape& shape) {
+    add_waits(addition.waits, tables_.additions);
+    const std::int64_t begin = linear_offset(addition.region, shape);
+    tables_.additions.insert(tables_.additions.end(), {begin, begin + addition.region.volume(), volume(shape)});
   }
 
   KernelTables take() { return std::move(tables_); }
@@ -360,6 +385,10 @@ KernelTables kernel_tables(const Plan& plan, int rank) {
   TableMaker maker(plan);
   const RankProgram& program = plan.programs[static_cast<std::size_t>(rank)];
   for (std::size_t slot = 0; slot < program.slots.size(); ++slot) maker.add(program, slot);
+  const int stack = summands_buffer(plan);
+  if (stack >= 0)
+    for (const Addition& addition : program.additions)
+      maker.add(addition, plan.buffer(plan.buffer(stack).partner).shape);
   return maker.take();
 }
 
@@ -368,7 +397,8 @@ namespace {
 /// Whether the local kernel's caller has no such buffer, or fills all of it.
 bool is_extra(const Plan& plan, int index) {
   const Buffer& buffer = plan.buffer(index);
-  if (buffer.role != BufferRole::kernel) return buffer.role == BufferRole::staging;
+  if (buffer.role != BufferRole::kernel)
+    return buffer.role == BufferRole::staging || buffer.role == BufferRole::summands;
   return caller_side(plan, index) >= 0 || (buffer.symmetric && !buffer.is_reduced());
 }
 
@@ -404,10 +434,10 @@ ExtraMemory extra_memory(const Plan& plan) {
     most.staging = std::max(most.staging, staging);
     const auto claims = static_cast<std::int64_t>(claim_words(plan, rank));
     most.signals = std::max(most.signals, (signal_count(plan, rank) + kEpochAndRecord + claims) * kWord);
-    most.tables = std::max(most.tables,
-                           static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() + tables.waits.size() +
-                                                     tables.addends.size() + tables.signals.size()) *
-                               kWord);
+    most.tables = std::max(most.tables, static_cast<std::int64_t>(tables.tiles.size() + tables.steps.size() +
+                                                                  tables.waits.size() + tables.addends.size() +
+                                                                  tables.signals.size() + tables.additions.size()) *
+                                            kWord);
   }
   return most;
 }

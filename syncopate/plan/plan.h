@@ -12,8 +12,10 @@
 //      It may raise them later, but before it waits for anything else and before it ends. A raise says that all that
 //      the worker has done before is done and visible, its earlier slots included: so of a worker's slots that share
 //      in something others wait for, only the last raises the signal. A tile that has pieces
-//      computes them in the order of the slot's `steps`, each after the waits of its step.
-//   5. When all tiles and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
+//      computes them in the order of the slot's `steps`, each after the waits of its step. A worker that has taken its
+//      slots takes `additions` w, w + workers, ...: for each it performs `waits`, then adds and stores ("One-shot
+//      sums").
+//   5. When its kernel and all queues are done it waits for `completion_waits`, then raises `completion_signals`; the
 //      launch is complete on this rank; outputs may be read until launch e + 1 begins, at step 1.
 // Ranks are not synchronised otherwise: a rank may be in launch e + 1 while another is still in launch e.
 //
@@ -60,6 +62,16 @@
 // after the other into the same memory, each when all that reads what stood there has been done. What the caller has of
 // the tensor is in a source, as in an exchange.
 //
+// One-shot sums. If every rank is to have the whole sum of an output, each may also get all summands and add them up
+// itself. Then the output has three buffers, none of which is called reduced. Tiles store the rank's own summand in the
+// kernel's buffer, and add nothing (Buffer::summed_apart). Transfers bring those of the other ranks to a stack, in
+// which whole summands follow each other along the first dimension, in the order of their ranks, without the rank's
+// own. Additions put sums into the result, whose part is the whole tensor: each loads its elements of every summand,
+// the rank's own from the kernel's buffer, and adds in fp32, in the order of the ranks, from +0, rounding once, to the
+// tensor's type; so all ranks have the same bits. What the slots of its own worker have stored an addition may read;
+// for what other workers have stored, and for what transfers bring, it waits. Since additions come after all slots of
+// their worker, and nobody waits for an addition but through the completion of its rank, they close no circle of waits.
+//
 // Streamed loops. The user allows (annotation `streamed_loop`) that the iterations of a loop inside a tile run in any
 // order: the loop only accumulates, so that its result depends on their order but for rounding. Each tile's iterations
 // of such a loop are cut into pieces, which need different chunks; a slot walks them as their chunks arrive. Loops
@@ -72,7 +84,7 @@
 // again; when all are taken it ends. Once taken a slot waits (`steps`, `sum_waits`) at most for what needs no slot of
 // this launch on any rank: so whoever has taken one finishes it whatever others do. It raises its signals before the
 // worker takes another. Nothing is known of the order of a rank's slots, nor of who takes which: each has all the waits
-// that it needs, and a raise says that its slot is done, and nothing of others.
+// that it needs, and a raise says that its slot is done, and nothing of others. There is no one-shot sum.
 #pragma once
 
 #include <cstdint>
@@ -96,10 +108,11 @@ std::string_view name_of(Engine engine);
 
 /// What a buffer is for.
 enum class BufferRole : std::uint8_t {
-  kernel,   ///< a tensor as the kernel reads or writes it: a parameter points to it
-  staging,  ///< receives summands that the rank's tiles add; its partner is the reduced buffer
-  source,   ///< a tensor as the caller supplies it; its partner is the kernel's buffer
-  result,   ///< a tensor as the caller takes it; its partner is the kernel's buffer, which tiles write
+  kernel,    ///< a tensor as the kernel reads or writes it: a parameter points to it
+  staging,   ///< receives summands that the rank's tiles add; its partner is the reduced buffer
+  source,    ///< a tensor as the caller supplies it; its partner is the kernel's buffer
+  result,    ///< a tensor as the caller takes it; its partner is the kernel's buffer, which tiles write
+  summands,  ///< what other ranks' tiles store, stacked, for additions; its partner is the kernel's buffer
 };
 std::string_view name_of(BufferRole role);
 std::optional<BufferRole> buffer_role_from_name(std::string_view name);
@@ -129,7 +142,8 @@ struct Buffer {
   BufferRole role = BufferRole::kernel;
   int partner = -1;  ///< of another role: the kernel's buffer that it is for
   /// Per rank: the box of the tensor that the buffer shows there, its first element at the buffer's first. Not larger
-  /// than the buffer. An empty list: the buffer shows the whole tensor on every rank, or is a staging buffer.
+  /// than the buffer. An empty list: the buffer shows the whole tensor on every rank, or is a staging buffer or a
+  /// stack of summands.
   std::vector<Region> window = {};
   /// It holds one tensor, the same for all ranks, of which each has its part or all before the launch; else every rank
   /// has its own.
@@ -144,8 +158,12 @@ struct Buffer {
   bool sums_in_place = false;
   /// Of a gathered input with a source: see "Folded buffers" above.
   std::optional<Fold> fold = {};
+  /// Of the kernel's buffer: tiles store summands there of which additions make the sum ("One-shot sums" above).
+  bool summed_apart = false;
 
-  bool is_reduced() const { return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum; }
+  bool is_reduced() const {
+    return role == BufferRole::kernel && inside.kind == Placement::Kind::partial_sum && !summed_apart;
+  }
 };
 
 /// The boxes that the caller puts into a buffer on a rank, without those that are empty.
@@ -242,10 +260,18 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
+/// A part of a one-shot sum.
+struct Addition {
+  Region region;            ///< of the result, contiguous
+  std::vector<Wait> waits;  ///< before any summand of it is read
+  friend bool operator==(const Addition&, const Addition&) = default;
+};
+
 struct RankProgram {
   std::vector<int> start_signals;
   std::vector<Queue> queues;
   std::vector<Slot> slots;
+  std::vector<Addition> additions;
   std::vector<Wait> completion_waits;
   std::vector<int> completion_signals;
 };
@@ -322,10 +348,11 @@ struct Plan {
   std::string operator_name;
   int ranks = 1;
   KernelPart kernel;
-  std::vector<Buffer> buffers;  ///< the kernel's in the order of its parameters, a source or result behind its partner
+  /// The kernel's in the order of its parameters; a source, a result and a stack of summands behind their partner.
+  std::vector<Buffer> buffers;
   std::vector<Signal> signals;
   std::vector<Tile> tiles;            ///< rank 0's in the local kernel's own order, then what other ranks have
-  std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers exactly
+  std::vector<Sum> sums;              ///< cover each rank's output of reduced buffers, and one-shot sums, exactly
   int workers = 1;                    ///< thread blocks per rank; all resident at once
   int lookahead = 0;                  ///< of a dynamic order; 0: workers are dealt their slots
   std::vector<RankProgram> programs;  ///< per rank
@@ -337,10 +364,11 @@ struct Plan {
 /// Bytes per rank that the fused operator needs beyond what the local kernel's caller supplies, summed over kinds;
 /// maxima over ranks.
 struct ExtraMemory {
-  std::int64_t staging =
-      0;  ///< staging buffers, parts of gathered ones that the caller does not fill, the kernel's own of exchanges
+  /// Staging buffers and stacks of summands, parts of gathered buffers that the caller does not fill, the kernel's own
+  /// of exchanges and one-shot sums.
+  std::int64_t staging = 0;
   std::int64_t signals = 0;
-  std::int64_t tables = 0;  ///< tile order, waits, addends and signals, as the kernel reads them
+  std::int64_t tables = 0;  ///< tile order, waits, addends, additions and signals, as the kernel reads them
   std::int64_t total() const { return staging + signals + tables; }
 };
 ExtraMemory extra_memory(const Plan& plan);
@@ -374,7 +402,14 @@ bool sums_in_place(const Plan& plan);
 int landing_buffer(const Plan& plan);
 /// The source or the result that is for this buffer of the kernel, or -1.
 int caller_side(const Plan& plan, int buffer);
-/// Whether callers have nothing to do with a buffer: it is a staging buffer, or has a source or a result instead.
+/// The stack of what other ranks contribute to a one-shot sum, or -1. A plan has at most one.
+int summands_buffer(const Plan& plan);
+/// Where the stack on `rank` has a box of the summand of `source`, another rank; summands have so many `rows`.
+Region in_stack(Region of_summand, std::int64_t rows, int rank, int source);
+/// The result of the one-shot sum, or -1.
+int added_up_buffer(const Plan& plan);
+/// Whether callers have nothing to do with a buffer: it is a staging buffer or a stack of other ranks' summands, or has
+/// a source or a result instead.
 bool is_the_operators_own(const Plan& plan, int buffer);
 /// Whether slots raise signals: outputs leave tile by tile (one is reduced, or one has a result), or tiles make room in
 /// a folded buffer.
@@ -430,6 +465,9 @@ struct KernelTables {
   std::vector<std::int64_t> addends;
   /// Per signal of a slot: home rank, flag slot.
   std::vector<std::int64_t> signals;
+  /// Per addition: first and past-the-last row of `waits`; first and past-the-last element of the result; elements from
+  /// one summand of the stack to the next.
+  std::vector<std::int64_t> additions;
 };
 KernelTables kernel_tables(const Plan& plan, int rank);
 /// Columns of KernelTables::tiles after the index values.

@@ -98,12 +98,20 @@ Json sum_json(const Sum& sum) {
                        {"order", sum_order_json(sum.order)}});
 }
 
+/// An addition is [region, [waits]].
+Json addition_json(const Addition& addition) {
+  return Json::array({region_json(addition.region), waits_json(addition.waits)});
+}
+
 Json program_json(const RankProgram& program, bool with_steps) {
-  return Json::object({{"start_signals", integers(program.start_signals)},
-                       {"queues", list_of(program.queues, queue_json)},
-                       {"slots", list_of(program.slots, [&](const Slot& slot) { return slot_json(slot, with_steps); })},
-                       {"completion_waits", waits_json(program.completion_waits)},
-                       {"completion_signals", integers(program.completion_signals)}});
+  Json json =
+      Json::object({{"start_signals", integers(program.start_signals)},
+                    {"queues", list_of(program.queues, queue_json)},
+                    {"slots", list_of(program.slots, [&](const Slot& slot) { return slot_json(slot, with_steps); })},
+                    {"completion_waits", waits_json(program.completion_waits)},
+                    {"completion_signals", integers(program.completion_signals)}});
+  if (!program.additions.empty()) json.set("additions", list_of(program.additions, addition_json));
+  return json;
 }
 
 /// Accesses are [buffer, region].
@@ -151,6 +159,7 @@ Json buffer_json(const Buffer& buffer) {
                             {"window", list_of(buffer.window, region_json)}});
   if (buffer.stacked) json.set("stacked", true);
   if (buffer.fold) json.set("fold", Json::array({buffer.fold->dimension, buffer.fold->extent}));
+  if (buffer.summed_apart) json.set("summed_apart", true);
   return json;
 }
 

@@ -111,6 +111,7 @@ std::string waits_line(const Plan& plan) {
   std::int64_t tile_waits = 0;
   std::int64_t step_waits = 0;
   std::int64_t sum_waits = 0;
+  std::int64_t addition_waits = 0;
   std::int64_t other_waits = 0;
   std::int64_t slots = 0;
   for (const RankProgram& rank : plan.programs) {
@@ -120,11 +121,13 @@ std::string waits_line(const Plan& plan) {
       sum_waits += static_cast<std::int64_t>(slot.sum_waits.size());
     }
     slots += static_cast<std::int64_t>(rank.slots.size());
+    for (const Addition& addition : rank.additions) addition_waits += static_cast<std::int64_t>(addition.waits.size());
     other_waits += static_cast<std::int64_t>(rank.completion_waits.size());
   }
   for_each_transfer(plan, [&](const Transfer& t) { other_waits += static_cast<std::int64_t>(t.waits.size()); });
   std::string inside = plan.kernel.streamed_loops.empty() ? "" : fmt::format("{} in streamed loops, ", step_waits);
   if (reduced_buffer(plan) >= 0) inside += fmt::format("{} before they add, ", sum_waits);
+  if (summands_buffer(plan) >= 0) inside += fmt::format("{} before sums, ", addition_waits);
   return fmt::format("{} before {}, {}{} before transfers and completion; {}", tile_waits, count_of(slots, "tile"),
                      inside, other_waits, count_of(plan.signals.size(), "signal"));
 }
@@ -242,6 +245,20 @@ std::string slot_text(const Plan& plan, const Slot& slot) {
   return fmt::format("{}", fmt::join(parts, "; "));
 }
 
+/// What workers add up when they have taken their tiles, a line for each addition; or "".
+std::string additions_text(const Plan& plan, const RankProgram& program) {
+  if (program.additions.empty()) return "";
+  std::string text = "  sums, after the tiles\n";
+  const int result = added_up_buffer(plan);
+  for (std::size_t a = 0; a < program.additions.size(); ++a) {
+    const Addition& addition = program.additions[a];
+    text += fmt::format("    {:>5} {}, worker {}", a, chunk_text(plan, {0, result, addition.region}),
+                        a % static_cast<std::size_t>(plan.workers));
+    text += addition.waits.empty() ? "\n" : fmt::format(": after {}\n", waits_text(plan, addition.waits));
+  }
+  return text;
+}
+
 char phase_symbol(int phase) {
   constexpr std::string_view kSymbols = ".123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
   return phase < static_cast<int>(kSymbols.size()) ? kSymbols[static_cast<std::size_t>(phase)] : '#';
@@ -342,6 +359,7 @@ std::string show(const Plan& plan) {
                           fmt::join(plan.tiles[static_cast<std::size_t>(p.slots[s].tile)].index, ", "), worker, about);
     }
     if (!any) text += "    none\n";
+    text += additions_text(plan, p);
     if (!p.completion_waits.empty()) text += "  completes after " + waits_text(plan, p.completion_waits) + '\n';
     if (!p.completion_signals.empty()) text += "  then signals " + signals_text(plan, p.completion_signals) + '\n';
   }

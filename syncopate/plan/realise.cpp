@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
+#include <set>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include "syncopate/plan/knowledge.h"
+#include "syncopate/plan/one_shot.h"
 
 namespace syncopate {
 
@@ -31,6 +34,7 @@ class Realiser {
     transfer_at_.resize(graph.transfers.size());
     slots_at_home_.assign(ranks_, 0);
     for (const std::vector<Work>& work : graph.work) raises_.emplace_back(work.size());
+    stores_.resize(ranks_);
     known_when_complete_.assign(ranks_, BitSet(graph.transfers.size()));
     read_by_.resize(graph.transfers.size());
     into_.resize(ranks_);
@@ -52,7 +56,10 @@ class Realiser {
     for (const int n : order_.transfers) wait_before_transfer(n);
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       BitSet known(graph_.transfers.size());  // complete when the rank's own tiles and queues are
-      wait_before_tiles(rank, known);
+      const std::vector<OneShotPart> parts = one_shot_parts(plan_, graph_, rank);
+      wait_for_own_summands(rank, parts);
+      std::vector<BitSet> known_to_workers = wait_before_tiles(rank, known);
+      wait_for_summands(rank, parts, known_to_workers, known);
       for (const std::vector<int>& queue : graph_.queues[static_cast<std::size_t>(rank)])
         if (!queue.empty()) known |= knowledge_.after(queue.back());
       wait_before_completion(rank, known);
@@ -118,7 +125,8 @@ class Realiser {
     const auto [found, is_new] = completions_.try_emplace({n, home}, 0);
     if (is_new) {
       const TransferNode& t = node(n);
-      const std::string origin = t.reduces ? fmt::format(" of rank {}", t.source) : "";
+      const bool summand = t.reduces || plan_.buffer(t.destination_buffer).role == BufferRole::summands;
+      const std::string origin = summand ? fmt::format(" of rank {}", t.source) : "";
       found->second = add_signal(
           fmt::format("{}{} at rank {}{}", chunk_name(t), origin, t.destination, seen_by(home, t.destination)), home,
           fmt::format("the transfer from rank {} to rank {} has completed", t.source, t.destination));
@@ -149,13 +157,13 @@ class Realiser {
     return found->second;
   }
 
-  /// A signal at the owner of transfer n that says that these pieces of a rank's work are done. Of each worker only the
+  /// A signal at `home` that says that these pieces of a rank's work are done. Of each worker only the
   /// last of them raises it: it comes after the others, and its release covers all that its worker has stored and read
   /// before. More raises would bring nothing, since all are waited for, and each of them stalls a worker. Nor does it
   /// close a circle of waits: that last piece was waited for anyway, and everything ahead of it with it.
-  int counter_of(int n, int rank, const std::vector<int>& work, std::string name, std::string counts) {
+  int counter_of(int home, int rank, const std::vector<int>& work, std::string name, std::string counts) {
     const std::vector<int> raising = knowledge_.last_of_workers(rank, work);
-    const int counter = add_signal(std::move(name), node(n).owner, std::move(counts));
+    const int counter = add_signal(std::move(name), home, std::move(counts));
     plan_.signals[static_cast<std::size_t>(counter)].per_launch = static_cast<std::int64_t>(raising.size());
     for (const int w : raising) raises_[static_cast<std::size_t>(rank)][static_cast<std::size_t>(w)].push_back(counter);
     return counter;
@@ -206,6 +214,8 @@ class Realiser {
   bool knows_readers_done(int n) const {
     if (!slots_raise(plan_)) return false;
     const TransferNode& t = node(n);
+    // Additions read it, of which only the completion tells.
+    if (plan_.buffer(t.destination_buffer).role == BufferRole::summands) return false;
     const BitSet& known = known_when_complete_[static_cast<std::size_t>(t.owner)];
     const auto destination = static_cast<std::size_t>(t.destination);
     const Buffer& buffer = plan_.buffer(t.destination_buffer);
@@ -256,10 +266,11 @@ class Realiser {
     if (storing.empty()) return;
     const TransferNode& t = node(n);
     const int counter = counter_of(
-        n, t.source, storing,
+        t.owner, t.source, storing,
         fmt::format("{} of rank {} for rank {}{}", chunk_name(t), t.source, t.destination, seen_by(t.owner, t.source)),
         fmt::format("a worker of rank {} has stored its last part of the chunk", t.source));
     transfer(n).waits.push_back(all_of(counter));
+    if (t.owner == t.source) note_stores(t.source, counter, storing);
   }
 
   void wait_for_additions(int n, const std::vector<int>& adding) {
@@ -267,7 +278,7 @@ class Realiser {
     const TransferNode& t = node(n);
     const TransferNode& old = node(t.reuses);
     const int counter =
-        counter_of(n, t.destination, adding,
+        counter_of(t.owner, t.destination, adding,
                    fmt::format("{} of rank {} added by rank {}{}", chunk_name(old), old.source, old.destination,
                                seen_by(t.owner, old.destination)),
                    fmt::format("a worker of rank {} has added its last part of the chunk", t.destination));
@@ -283,10 +294,113 @@ class Realiser {
         rooms_.try_emplace({t.destination, t.owner, knowledge_.last_of_workers(t.destination, reading)}, 0);
     if (is_new)
       found->second = counter_of(
-          n, t.destination, reading,
+          t.owner, t.destination, reading,
           fmt::format("room for {} at rank {}{}", chunk_name(t), t.destination, seen_by(t.owner, t.destination)),
           fmt::format("a worker of rank {} has read its last part of what stands there", t.destination));
     transfer(n).waits.push_back(all_of(found->second));
+  }
+
+  // ---- One-shot sums ----
+
+  void note_stores(int rank, int counter, const std::vector<int>& work) {
+    const std::set<int> storing(work.begin(), work.end());
+    stores_[static_cast<std::size_t>(rank)].push_back({counter, storing, knowledge_.last_positions(rank, work)});
+  }
+
+  /// Makes the additions of a rank, with the waits for what its other workers store. Where a counter at the rank says
+  /// that already, since one of its transfers waits for the same, it is used.
+  void wait_for_own_summands(int rank, const std::vector<OneShotPart>& parts) {
+    std::vector<Addition>& additions = program(rank).additions;
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    std::vector<std::map<int, int>> done(workers);  // of each worker: how far it knows the others to be
+    for (const OneShotPart& part : parts)
+      for (const Region& region : part.additions) {
+        const auto worker = additions.size() % workers;
+        std::map<int, int> needed = knowledge_.last_positions(rank, part.stored_by);
+        needed.erase(static_cast<int>(worker));
+        std::erase_if(needed, [&](const auto& other) { return is_done(done[worker], other); });
+        Addition addition{region, {}};
+        for (const Stores* stores : stores_for(rank, part, needed)) {
+          addition.waits.push_back(all_of(stores->counter));
+          for (const auto& [other, position] : stores->last)
+            done[worker][other] = std::max(done[worker].try_emplace(other, -1).first->second, position);
+        }
+        additions.push_back(std::move(addition));
+      }
+  }
+
+  /// Whether a worker is known to have come past a place in the order.
+  static bool is_done(const std::map<int, int>& known, const std::pair<const int, int>& place) {
+    const auto found = known.find(place.first);
+    return found != known.end() && found->second >= place.second;
+  }
+
+  struct Stores {
+    int counter = 0;
+    std::set<int> work;       ///< that it counts
+    std::map<int, int> last;  ///< by worker: the place of the last of that work
+  };
+
+  /// Counters that together tell what is needed of a part, none of them for nothing.
+  std::vector<const Stores*> stores_for(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+    std::vector<const Stores*> chosen;
+    for (std::map<int, int> rest = needed; !rest.empty();) {
+      chosen.push_back(&most_telling(rank, part, rest));
+      std::erase_if(rest, [&](const auto& other) { return is_done(chosen.back()->last, other); });
+    }
+    for (std::size_t i = 0; i < chosen.size();) {
+      const bool others_tell = std::all_of(needed.begin(), needed.end(), [&](const auto& other) {
+        return std::any_of(chosen.begin(), chosen.end(),
+                           [&](const Stores* each) { return each != chosen[i] && is_done(each->last, other); });
+      });
+      if (others_tell)
+        chosen.erase(chosen.begin() + static_cast<std::ptrdiff_t>(i));
+      else
+        ++i;
+    }
+    return chosen;
+  }
+
+  /// The counter at the rank that tells most of what is needed of a part; a new one if none tells anything.
+  const Stores& most_telling(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+    const Stores* best = nullptr;
+    std::ptrdiff_t most = 0;
+    for (const Stores& stores : stores_[static_cast<std::size_t>(rank)]) {
+      const bool about =
+          std::any_of(part.stored_by.begin(), part.stored_by.end(), [&](int w) { return stores.work.contains(w); });
+      const std::ptrdiff_t tells =
+          std::count_if(needed.begin(), needed.end(), [&](const auto& other) { return is_done(stores.last, other); });
+      if (!about || tells <= most) continue;
+      best = &stores;
+      most = tells;
+    }
+    if (best != nullptr) return *best;
+    // A worker that adds all of the part by itself tells nobody.
+    std::vector<int> work = part.stored_by;
+    if (part.additions.size() == 1)
+      std::erase_if(work, [&](int w) {
+        return !needed.contains(knowledge_.last_positions(rank, std::span(&w, 1)).begin()->first);
+      });
+    const std::string name = plan_.buffer(added_up_buffer(plan_)).name + part.stretch.to_string();
+    note_stores(rank,
+                counter_of(rank, rank, work, fmt::format("{} of rank {} for its own sum", name, rank),
+                           fmt::format("a worker of rank {} has stored its last part of the sum's summand", rank)),
+                work);
+    return stores_[static_cast<std::size_t>(rank)].back();
+  }
+
+  void wait_for_summands(int rank, const std::vector<OneShotPart>& parts, std::vector<BitSet>& known_to_workers,
+                         BitSet& known_to_rank) {
+    std::size_t a = 0;
+    for (const OneShotPart& part : parts)
+      for (std::size_t i = 0; i < part.additions.size(); ++i, ++a) {
+        BitSet& known_to_worker = known_to_workers[a % known_to_workers.size()];
+        for (const int n : knowledge_.not_implied(part.arriving, known_to_worker)) {
+          program(rank).additions[a].waits.push_back({completion_of(n, rank), 1});
+          known_to_worker |= knowledge_.after(n);
+          known_to_rank |= knowledge_.after(n);
+        }
+      }
   }
 
   static BitSet joined(BitSet a, const BitSet& b) { return a |= b; }
@@ -296,7 +410,8 @@ class Realiser {
   const std::vector<int>& freed_by(int n) const { return graph_.freed_by[static_cast<std::size_t>(n)]; }
   Wait all_of(int signal) const { return {signal, plan_.signals[static_cast<std::size_t>(signal)].per_launch}; }
 
-  void wait_before_tiles(int rank, BitSet& known_to_rank) {
+  /// Returns, by worker, what has completed when it has taken its slots.
+  std::vector<BitSet> wait_before_tiles(int rank, BitSet& known_to_rank) {
     const std::vector<int>& order = order_.work[static_cast<std::size_t>(rank)];
     std::vector<BitSet> known(std::min(stride_, order.size()), BitSet(graph_.transfers.size()));
     std::map<int, std::vector<int>> walks;  // by tile
@@ -328,6 +443,7 @@ class Realiser {
       slot.signals = raises_[static_cast<std::size_t>(rank)][w];
       program(rank).slots.push_back(std::move(slot));
     }
+    return known;
   }
 
   static std::vector<int> both(std::vector<int> nodes, const std::vector<int>& others) {
@@ -425,6 +541,7 @@ class Realiser {
   std::map<std::pair<int, int>, int> finishes_;
   std::map<std::tuple<int, int, std::vector<int>>, int> rooms_;  ///< by rank, home, and who raises it
   std::vector<std::vector<std::vector<int>>> raises_;            ///< [rank][work]: the signals that it raises
+  std::vector<std::deque<Stores>> stores_;  ///< [rank]: what counters at the rank say of its own stores
 };
 
 }  // namespace

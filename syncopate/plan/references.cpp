@@ -82,11 +82,25 @@ class Checker {
                   plan_.buffer(buffer.partner).dtype == buffer.dtype),
              fmt::format("buffer {} is for buffer {}, which is none of the kernel's", buffer.name, buffer.partner));
       const int dimensions = static_cast<int>(buffer.shape.size());
+      check_one_shot(buffer);
       expect(!buffer.is_reduced() || !buffer.after.cuts() ||
                  (buffer.after.kind == Placement::Kind::shard && buffer.after.dimension >= 0 &&
                   buffer.after.dimension < dimensions),
              fmt::format("buffer {} has no dimension {} to be left in shards of", buffer.name, buffer.after.dimension));
     }
+  }
+
+  /// What additions index by.
+  void check_one_shot(const Buffer& buffer) {
+    if (problem_ || buffer.role != BufferRole::summands) return;
+    const Buffer& summed = plan_.buffer(buffer.partner);
+    Shape shape = summed.shape;
+    if (!shape.empty()) shape[0] *= plan_.ranks - 1;
+    const int result = caller_side(plan_, buffer.partner);
+    expect(
+        summed.summed_apart && result >= 0 && plan_.buffer(result).role == BufferRole::result &&
+            plan_.buffer(result).shape == summed.shape && buffer.shape == shape,
+        fmt::format("buffer {} has other ranks' summands of {}, which is no one-shot sum", buffer.name, summed.name));
   }
 
   void check_order(const SumOrder& order, const std::string& where) {
@@ -101,7 +115,7 @@ class Checker {
     const std::string where = fmt::format("the sum of rank {}", sum.rank);
     check_box(sum.buffer, sum.region, where);
     if (problem_) return;
-    expect(plan_.buffer(sum.buffer).is_reduced(),
+    expect(plan_.buffer(sum.buffer).is_reduced() || sum.buffer == added_up_buffer(plan_),
            fmt::format("{} is of {}, which is not reduced", where, plan_.buffer(sum.buffer).name));
     check_order(sum.order, where);
   }
@@ -253,6 +267,13 @@ class Checker {
              fmt::format("rank {} walks the pieces of tile {} in two orders", rank, slot.tile));
     }
     if (!problem_ && !plan_.kernel.rank_arguments.empty()) check_tiles_of(rank);
+    for (const Addition& addition : program.additions) {
+      const int stack = summands_buffer(plan_);
+      expect(stack >= 0, fmt::format("rank {} adds up a part of no one-shot sum", rank));
+      if (problem_) return;
+      check_box(plan_.buffer(stack).partner, addition.region, "an addition");
+      check_waits(addition.waits, rank, "an addition");
+    }
     for (const Queue& queue : program.queues) {
       for (std::size_t index = 0; index < queue.transfers.size(); ++index) {
         const Transfer& transfer = queue.transfers[index];

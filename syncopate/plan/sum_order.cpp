@@ -78,10 +78,19 @@ class SumFinder {
   std::vector<std::int64_t> borders_;          ///< rows where chunks begin or end
 };
 
+/// All summands, in the order of the ranks, on every rank.
+void add_one_shot(const Plan& plan, int result, std::vector<Sum>& sums) {
+  SumOrder order;
+  for (int rank = 0; rank < plan.ranks; ++rank) order.terms.push_back({rank, {}});
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    sums.push_back({rank, result, output_region(plan, result, rank), order});
+}
+
 }  // namespace
 
 std::vector<Sum> sum_orders(const Plan& plan, const DependenceGraph& graph) {
   std::vector<Sum> sums;
+  if (const int result = added_up_buffer(plan); result >= 0) add_one_shot(plan, result, sums);
   const int reduced = reduced_buffer(plan);
   if (reduced < 0) return sums;
   const SumFinder finder(plan, graph);

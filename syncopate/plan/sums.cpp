@@ -41,13 +41,14 @@ Bytes sum_of_run(const SumOrder& order, const std::vector<const std::byte*>& sum
   return result;
 }
 
-/// Puts the sum into a whole buffer of its rank.
-void add_up(const Sum& sum, const Buffer& about, const std::vector<std::vector<Bytes>>& unfused, Bytes& whole) {
+/// Puts the sum of what the kernels have left in buffer `summed` into a whole buffer of its rank.
+void add_up(const Sum& sum, int summed, const Buffer& about, const std::vector<std::vector<Bytes>>& unfused,
+            Bytes& whole) {
   for_each_run(sum.region, about.shape, [&](std::int64_t offset, std::int64_t count) {
     const std::size_t at = bytes_of(offset, about.dtype);
     std::vector<const std::byte*> summands;
     for (const std::vector<Bytes>& outputs : unfused)
-      summands.push_back(outputs[static_cast<std::size_t>(sum.buffer)].data() + at);
+      summands.push_back(outputs[static_cast<std::size_t>(summed)].data() + at);
     const Bytes added = sum_of_run(sum.order, summands, count, about.dtype);
     std::memcpy(whole.data() + at, added.data(), added.size());
   });
@@ -105,22 +106,31 @@ void exchange(const Plan& plan, int result, std::vector<std::vector<Bytes>>& out
         cut_out(tensor, shown_region(about, rank), shape, about.dtype);
 }
 
+/// What each rank has of a sum, of which the kernels have left the summands in buffer `summed`.
+void sum_up(const Plan& plan, int buffer, int summed, std::vector<std::vector<Bytes>>& outputs) {
+  const Buffer& about = plan.buffer(buffer);
+  std::vector<Bytes> whole(outputs.size(), poison(about.dtype, volume(about.shape)));
+  for (const Sum& sum : plan.sums)
+    if (sum.buffer == buffer) add_up(sum, summed, about, outputs, whole[static_cast<std::size_t>(sum.rank)]);
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    outputs[r][static_cast<std::size_t>(summed)].clear();
+    outputs[r][static_cast<std::size_t>(buffer)] =
+        cut_out(whole[r], output_region(plan, buffer, rank), about.shape, about.dtype);
+  }
+}
+
 }  // namespace
 
 std::vector<std::vector<Bytes>> operator_outputs(const Plan& plan, std::vector<std::vector<Bytes>> unfused) {
-  for (std::size_t buffer = 0; buffer < plan.buffers.size(); ++buffer)
-    if (plan.buffers[buffer].role == BufferRole::result) exchange(plan, static_cast<int>(buffer), unfused);
-  const int reduced = reduced_buffer(plan);
-  if (reduced < 0) return unfused;
-  const Buffer& about = plan.buffer(reduced);
-  std::vector<Bytes> whole(unfused.size(), poison(about.dtype, volume(about.shape)));
-  for (const Sum& sum : plan.sums)
-    if (sum.buffer == reduced) add_up(sum, about, unfused, whole[static_cast<std::size_t>(sum.rank)]);
-  for (int rank = 0; rank < plan.ranks; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    unfused[r][static_cast<std::size_t>(reduced)] =
-        cut_out(whole[r], output_region(plan, reduced, rank), about.shape, about.dtype);
+  for (int buffer = 0; buffer < static_cast<int>(plan.buffers.size()); ++buffer) {
+    if (buffer == added_up_buffer(plan))
+      sum_up(plan, buffer, plan.buffer(buffer).partner, unfused);
+    else if (plan.buffer(buffer).role == BufferRole::result)
+      exchange(plan, buffer, unfused);
   }
+  const int reduced = reduced_buffer(plan);
+  if (reduced >= 0) sum_up(plan, reduced, reduced, unfused);
   return unfused;
 }
 

@@ -60,8 +60,9 @@ void leave_out(CommunicatedTensor& communicated, std::vector<Boxes> wanted) {
 
 void leave_out_unread(BoundOperator& bound) {
   for (CommunicatedTensor& communicated : bound.communicated) {
+    const Buffer& kernel = bound.plan.buffer(communicated.buffer);
     const bool arrives = communicated.caller_buffer < 0
-                             ? !bound.plan.buffer(communicated.buffer).is_reduced()
+                             ? !kernel.is_reduced() && !kernel.summed_apart
                              : bound.plan.buffer(communicated.caller_buffer).role == BufferRole::source;
     if (!arrives) continue;
     const std::vector<Boxes> reads = reads_of(bound, communicated.buffer);

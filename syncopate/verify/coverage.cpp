@@ -18,9 +18,9 @@ namespace {
 
 /// One who fills a part of a buffer in every launch.
 struct Filler {
-  enum class Kind : std::uint8_t { caller, transfer, tile, slot };
+  enum class Kind : std::uint8_t { caller, transfer, tile, slot, addition };
   Kind kind = Kind::caller;
-  int number = 0;  ///< of the transfer, tile or slot
+  int number = 0;  ///< of the transfer, tile, slot or addition
 };
 
 class CoverageCheck {
@@ -98,6 +98,8 @@ class CoverageCheck {
         return describe_tile(plan_, filler.number);
       case Filler::Kind::slot:
         return describe_event(index_, {Event::Kind::slot, rank, filler.number});
+      case Filler::Kind::addition:
+        return describe_addition(index_, rank, filler.number);
     }
     throw InternalError("filler without a kind");
   }
@@ -108,6 +110,11 @@ class CoverageCheck {
     const Buffer& buffer = plan_.buffer(b);
     std::vector<Box<Filler>> fillers = tile_fillers(rank, b);
     for (const Region& box : held_boxes(buffer, rank)) fillers.push_back({box, {Filler::Kind::caller, 0}});
+    if (b == index_.added_up()) {
+      const std::vector<Addition>& additions = index_.additions(rank);
+      for (std::size_t a = 0; a < additions.size(); ++a)
+        fillers.push_back({additions[a].region, {Filler::Kind::addition, static_cast<int>(a)}});
+    }
     std::vector<Box<Filler>> arriving;
     for (const int t : index_.into(rank)) {
       const View& destination = index_.transfer(t).destination;
@@ -127,8 +134,10 @@ class CoverageCheck {
     for (const Box<Filler>& filler : fillers) parts.push_back(filler.region);
     check_filled(demanded, parts, disjoint, [&](const Region& hole) {
       return fmt::format("{} needs {} to be {} on rank {}, but nobody fills {}",
-                         buffer.role == BufferRole::kernel ? "the kernel" : "the caller", buffer.name,
-                         demanded.to_string(), rank, where(b, hole));
+                         buffer.role == BufferRole::kernel ? "the kernel"
+                         : b == index_.stack()             ? "the sum"
+                                                           : "the caller",
+                         buffer.name, demanded.to_string(), rank, where(b, hole));
     });
   }
 

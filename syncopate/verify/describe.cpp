@@ -52,6 +52,13 @@ std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits) {
   return text;
 }
 
+std::string describe_addition(const PlanIndex& index, int rank, int addition) {
+  const Region& region = index.additions(rank)[static_cast<std::size_t>(addition)].region;
+  return fmt::format("the sum of {} on rank {} (addition {}, worker {})",
+                     describe_region(index.plan(), index.added_up(), region), rank, addition,
+                     addition % index.plan().workers);
+}
+
 std::string describe_event(const PlanIndex& index, const Event& event) {
   const Plan& plan = index.plan();
   switch (event.kind) {

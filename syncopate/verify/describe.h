@@ -21,6 +21,8 @@ std::string describe_slot(const Plan& plan, int slot);
 std::string describe_step(const Plan& plan, const Slot& slot, std::size_t step);
 /// "'arrival 3' at 1 of 1, 'free' of the launch before" or "nothing".
 std::string describe_waits(const Plan& plan, const std::vector<Wait>& waits);
+/// "the sum of c[0:128, 0:64] on rank 1 (addition 5, worker 1)".
+std::string describe_addition(const PlanIndex& index, int rank, int addition);
 /// "the start of rank 1", "the completion of rank 1", the transfer, or "tile (2, 0) on rank 1 (slot 5, worker 1)".
 std::string describe_event(const PlanIndex& index, const Event& event);
 

@@ -27,8 +27,9 @@ struct Agent {
   int rank = 0;
   int number = 0;  ///< of the queue or worker
   int launch = 0;
-  int position = 0;      ///< transfer in the queue; step of the worker; caller: 0 before the start, 1 before completion
-  std::size_t wait = 0;  ///< next wait of the current step
+  /// Transfer in the queue; of a worker its slots, then its additions; caller: 0 before the start, 1 before completion.
+  int position = 0;
+  std::size_t wait = 0;    ///< next wait of the current step
   std::size_t passed = 0;  ///< of a worker: how many of its slot's lists of waits: before the tile, of its steps
   bool queued = false;     ///< in the list of agents to run
 };
@@ -124,8 +125,20 @@ class Machine {
 
   int length_of(const Agent& agent) const {
     if (agent.kind == Agent::Kind::queue) return index_.length_of(index_.queue_agent(agent.rank, agent.number));
-    const int slots = static_cast<int>(index_.program(agent.rank).slots.size());
-    return (slots - agent.number - 1) / index_.stride() + 1;
+    return slots_of(agent) + steps_among(index_.additions(agent.rank).size(), agent);
+  }
+
+  /// How many of a rank's slots or additions a worker takes. In a dynamic order there are no additions.
+  int steps_among(std::size_t all, const Agent& worker) const {
+    const int count = static_cast<int>(all);
+    return count <= worker.number ? 0 : (count - worker.number - 1) / index_.stride() + 1;
+  }
+  int slots_of(const Agent& worker) const { return steps_among(index_.program(worker.rank).slots.size(), worker); }
+
+  /// The addition that an agent comes to next, or -1.
+  int addition_of(const Agent& agent) const {
+    if (agent.kind != Agent::Kind::worker || agent.position < slots_of(agent)) return -1;
+    return agent.number + (agent.position - slots_of(agent)) * index_.stride();
   }
 
   /// Queues and workers of a rank.
@@ -152,6 +165,8 @@ class Machine {
       case Agent::Kind::queue:
         return index_.transfer(event_of(agent).number).waits;
       case Agent::Kind::worker: {
+        if (const int addition = addition_of(agent); addition >= 0)
+          return index_.additions(agent.rank)[static_cast<std::size_t>(addition)].waits;
         const Slot& slot = index_.slot(agent.rank, slot_of(agent));
         if (agent.passed == 0) return slot.waits;
         return agent.passed <= slot.steps.size() ? slot.steps[agent.passed - 1].waits : slot.sum_waits;
@@ -222,6 +237,11 @@ class Machine {
     while (agent.position < length) {
       if (!within_reach(agent)) return out_of_reach_[static_cast<std::size_t>(agent.rank)].push_back(number);
       if (!pass_waits(number)) return;
+      if (addition_of(agent) >= 0) {
+        ++steps_taken_;
+        ++agent.position;
+        continue;
+      }
       if (agent.kind == Agent::Kind::worker && agent.passed <= index_.slot(agent.rank, slot_of(agent)).steps.size()) {
         ++agent.passed;
         continue;
@@ -270,7 +290,10 @@ class Machine {
 
   bool finished(int agent) const { return at(agent).position >= length_of(at(agent)); }
 
-  std::string name_of_step(const Agent& agent) const { return describe_event(index_, event_of(agent)); }
+  std::string name_of_step(const Agent& agent) const {
+    const int addition = addition_of(agent);
+    return addition >= 0 ? describe_addition(index_, agent.rank, addition) : describe_event(index_, event_of(agent));
+  }
 
   /// The agent that has yet to make a raise that `agent` needs, or -1 if nobody will.
   int raiser_for(const Agent& agent, const Wait& wait) const {
@@ -298,7 +321,7 @@ class Machine {
 
   /// Where in its slot a worker waits, if not before all of it.
   std::string point_in_slot(const Agent& agent) const {
-    if (agent.kind != Agent::Kind::worker || agent.passed == 0) return "";
+    if (agent.kind != Agent::Kind::worker || agent.passed == 0 || addition_of(agent) >= 0) return "";
     const Slot& slot = index_.slot(agent.rank, slot_of(agent));
     if (agent.passed > slot.steps.size()) return ", before it adds,";
     return fmt::format(", before it {},", describe_step(index_.plan(), slot, agent.passed - 1));

@@ -131,6 +131,8 @@ class FormCheck {
         return false;
       if (buffer.is_reduced() && !is_the_only(reduced_, static_cast<int>(b), "reduced")) return false;
       if (buffer.role == BufferRole::staging && !is_the_only(staging_, static_cast<int>(b), "staging")) return false;
+      if (buffer.role == BufferRole::summands && !is_the_only(stack_, static_cast<int>(b), "summands")) return false;
+      if (buffer.summed_apart && !is_the_only(apart_, static_cast<int>(b), "one-shot")) return false;
       leaves_ = leaves_ || buffer.is_reduced() || buffer.role == BufferRole::result || buffer.fold;
     }
     std::set<int> exchanged;
@@ -141,7 +143,8 @@ class FormCheck {
                                plan_.buffer(buffer.partner).name)))
         return false;
     }
-    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good() && folds_have_sources();
+    return (staging_ < 0 || staging_is_good(plan_.buffer(staging_))) && in_place_is_good() && folds_have_sources() &&
+           one_shot_is_good();
   }
 
   /// A fold is along a dimension that there is, and not longer.
@@ -166,6 +169,35 @@ class FormCheck {
         return false;
     }
     return true;
+  }
+
+  /// The three buffers of a one-shot sum: whole tensors, and of other ranks one each.
+  bool one_shot_is_good() {
+    if (stack_ < 0 && apart_ < 0) return true;
+    if (!require(stack_ >= 0 && apart_ >= 0 && reduced_ < 0 && plan_.buffer(stack_).partner == apart_,
+                 "summands of a one-shot sum, other ranks' summands of one and reduced buffers do not fit together"))
+      return false;
+    const Buffer& summed = plan_.buffer(apart_);
+    const Buffer& stack = plan_.buffer(stack_);
+    for (std::size_t b = 0; b < plan_.buffers.size(); ++b)
+      if (plan_.buffers[b].role == BufferRole::result && plan_.buffers[b].partner == apart_)
+        result_ = static_cast<int>(b);
+    Shape shape = summed.shape;
+    if (!require(!shape.empty() && plan_.ranks > 1, "a one-shot sum of scalars, or on one rank") ||
+        !require(plan_.lookahead == 0, "a one-shot sum where workers choose among slots"))
+      return false;
+    shape[0] *= plan_.ranks - 1;
+    return require(result_ >= 0 && summed.role == BufferRole::kernel && summed.inside == Placement::partial_sum() &&
+                       summed.after == Placement::replicate() && plan_.buffer(result_).shape == summed.shape,
+                   "buffer {} has summands of a one-shot sum, and no result of its shape that every rank is to have",
+                   summed.name) &&
+           require(stack.shape == shape && stack.dtype == summed.dtype && stack.window.empty() &&
+                       stack.inside == Placement::replicate(),
+                   "buffer {} is a stack of other ranks' summands of {}, but has shape {}", stack.name, summed.name,
+                   [&] { return to_string(stack.shape); }) &&
+           require(is_floating(summed.dtype) && summed.dtype != Dtype::fp64,
+                   "sums of {} elements are not taken in fp32", name_of(summed.dtype)) &&
+           holds_nothing(stack);
   }
 
   /// What memory adds to.
@@ -440,8 +472,9 @@ class FormCheck {
   }
 
   bool sums() {
+    const int summed = result_ >= 0 ? result_ : reduced_;
     for (const Sum& sum : plan_.sums) {
-      if (!require(sum.buffer == reduced_ && reduced_ >= 0, "a sum is said of buffer number {}, which is not reduced",
+      if (!require(sum.buffer == summed && summed >= 0, "a sum is said of buffer number {}, which is not reduced",
                    sum.buffer) ||
           !require(in_range(sum.rank, plan_.programs), "a sum is said to be on rank {}; ranks are 0 to {}", sum.rank,
                    plan_.ranks - 1))
@@ -452,11 +485,21 @@ class FormCheck {
       const Region output = placed_region(buffer.after, buffer.shape, plan_.ranks, sum.rank);
       if (!require(output.contains(sum.region), "a sum on rank {} is said of {}{}; the rank's output is {}", sum.rank,
                    buffer.name, sum.region, output) ||
-          !order_is_good(sum))
+          !order_is_good(sum) || (result_ >= 0 && !is_in_order_of_ranks(sum)))
         return false;
     }
-    for (int rank = 0; rank < plan_.ranks && reduced_ >= 0; ++rank) check_sums_cover(rank, plan_.buffer(reduced_));
+    for (int rank = 0; rank < plan_.ranks && summed >= 0; ++rank) check_sums_cover(rank, plan_.buffer(summed));
     return true;
+  }
+
+  /// As additions add: one summand after the other.
+  bool is_in_order_of_ranks(const Sum& sum) {
+    const std::vector<SumOrder>& terms = sum.order.terms;
+    bool in_order = terms.size() == static_cast<std::size_t>(plan_.ranks);
+    for (std::size_t r = 0; r < terms.size() && in_order; ++r)
+      in_order = terms[r].terms.empty() && terms[r].rank == static_cast<int>(r);
+    return require(in_order, "a one-shot sum on rank {} is said to be in another order than that of the ranks",
+                   sum.rank);
   }
 
   /// Every rank once. Visits at most twice as many nodes as there are ranks, however deep they stand.
@@ -509,6 +552,7 @@ class FormCheck {
       for (std::size_t p = 0; p < queue.transfers.size(); ++p) check_transfer(rank, queue, p);
     }
     check_slots(rank, program.slots);
+    check_additions(rank, program);
     check_waits(rank, program.completion_waits, [&] { return fmt::format("the completion of rank {}", rank); });
     check_raises(program.completion_signals, [&] { return fmt::format("the completion of rank {}", rank); });
   }
@@ -529,6 +573,7 @@ class FormCheck {
             transfer.destination.rank, rank);
     if (reduced_ >= 0 && staging_ >= 0 && transfer.source.buffer == reduced_ && transfer.destination.buffer == staging_)
       return check_summands(rank, transfer, name);
+    if (stack_ >= 0 && transfer.destination.buffer == stack_) return check_stacked(rank, transfer, name);
     if (transfer.source.buffer != transfer.destination.buffer) return check_exchange(rank, transfer, name);
     if (!require(transfer.source.buffer != staging_ && (transfer.source.buffer != reduced_ || in_place_ ||
                                                         buffer.after.kind == Placement::Kind::replicate),
@@ -538,13 +583,40 @@ class FormCheck {
     keeps_places(transfer, name);
   }
 
+  void check_additions(int rank, const RankProgram& program) {
+    const std::vector<Addition>& additions = program.additions;
+    if (additions.empty() || !require(result_ >= 0, "rank {} adds up parts of no one-shot sum", rank)) return;
+    require(program.slots.size() >= static_cast<std::size_t>(plan_.workers),
+            "workers of rank {} add, and have no slots", rank);
+    for (std::size_t a = 0; a < additions.size(); ++a) {
+      const auto name = [&] { return fmt::format("addition {} of rank {}", a, rank); };
+      box_is_good(plan_.buffer(result_), additions[a].region, name);
+      check_waits(rank, additions[a].waits, name);
+    }
+  }
+
+  /// From the kernel's buffer of a one-shot sum to the stack of another rank.
+  template <typename Owner>
+  void check_stacked(int rank, const Transfer& transfer, Owner&& name) {
+    reaches(rank, transfer, name);
+    const View& from = transfer.source;
+    const View& to = transfer.destination;
+    require(from.buffer == apart_ && from.rank != to.rank &&
+                to.region == in_stack(from.region, plan_.buffer(apart_).shape[0], to.rank, from.rank),
+            "{} moves {}{} of rank {} to {}{} of rank {}, which is not the place of that summand", name,
+            plan_.buffer(from.buffer).name, from.region, from.rank, plan_.buffer(to.buffer).name, to.region, to.rank);
+    most_runs_ = std::max({most_runs_, runs_of(from.region, plan_.buffer(from.buffer).shape),
+                           runs_of(to.region, plan_.buffer(to.buffer).shape)});
+  }
+
   /// From a source to the kernel's buffer, or from the kernel's to a result.
   template <typename Owner>
   void check_exchange(int rank, const Transfer& transfer, Owner&& name) {
     const Buffer& source = plan_.buffer(transfer.source.buffer);
     const Buffer& destination = plan_.buffer(transfer.destination.buffer);
     const bool goes_in = source.role == BufferRole::source && source.partner == transfer.destination.buffer;
-    const bool goes_out = destination.role == BufferRole::result && destination.partner == transfer.source.buffer;
+    const bool goes_out = destination.role == BufferRole::result && destination.partner == transfer.source.buffer &&
+                          transfer.destination.buffer != result_;
     if (!require(goes_in || goes_out, "{} goes from buffer {} to buffer {}", name, source.name, destination.name))
       return;
     reaches(rank, transfer, name);
@@ -749,6 +821,9 @@ class FormCheck {
   std::size_t indices_ = 0;
   int reduced_ = -1;
   int staging_ = -1;
+  int stack_ = -1;   ///< of other ranks' summands of the one-shot sum
+  int apart_ = -1;   ///< the kernel's buffer of it
+  int result_ = -1;  ///< its result
   bool in_place_ = false;
   bool leaves_ = false;  ///< outputs leave tile by tile
   std::int64_t transfers_ = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "syncopate/verify/additions.h"
 #include "syncopate/verify/claim.h"
 #include "syncopate/verify/describe.h"
 #include "syncopate/verify/folds.h"
@@ -69,10 +70,12 @@ class ReadCheck {
       if (summands_ == nullptr) continue;
       for (const Reading& reading : summands_->readings(rank)) check_added(rank, reading);
     }
+    const std::int64_t summands = check_additions_read(index_, order_, stores_, claim_);
     const Order::WaitCount waits = order_.count_waits();
     std::string evidence = fmt::format("{} parts of tile reads and {} of transfer sources are there in time",
                                        tile_parts_, transfer_parts_);
     if (summands_ != nullptr) evidence += fmt::format(", and so are {} boxes of summands", added_);
+    if (summands > 0) evidence += fmt::format(", and so are {} parts of summands that are added up", summands);
     return claim_.conclude(fmt::format("{}; {} waits, {} of them redundant", evidence, waits.all, waits.redundant));
   }
 
@@ -232,6 +235,7 @@ class OverwriteCheck {
       else
         check_landing(t);
     }
+    readers_ += check_stack_overwritten(index_, order_, claim_);
     for (int rank = 0; rank < plan_.ranks; ++rank) {
       check_completion(rank);
       if (summands_ == nullptr) continue;

@@ -27,12 +27,13 @@ Order::Order(const PlanIndex& index, std::span<const Step> steps)
   std::size_t slots = 0;
   for (int rank = 0; rank < index.ranks(); ++rank) {
     std::set<std::pair<int, std::int64_t>> seen;
-    std::vector<Wait>& waits = waits_of_slots_.emplace_back();
-    for (const Slot& slot : index.program(rank).slots)
-      for_each_waits_of(slot, [&](const std::vector<Wait>& list) {
-        for (const Wait& wait : list)
-          if (seen.insert({wait.signal, wait.threshold}).second) waits.push_back(wait);
-      });
+    std::vector<Wait>& waits = waits_of_workers_.emplace_back();
+    const auto note = [&](const std::vector<Wait>& list) {
+      for (const Wait& wait : list)
+        if (seen.insert({wait.signal, wait.threshold}).second) waits.push_back(wait);
+    };
+    for (const Slot& slot : index.program(rank).slots) for_each_waits_of(slot, note);
+    for (const Addition& addition : index.additions(rank)) note(addition.waits);
     if (index.slots_raise()) slots += index.program(rank).slots.size();
   }
   check_internal(steps.size() == (events_ + slots) * kLaunches, "an order needs a whole execution");
@@ -154,7 +155,7 @@ Order::Clock Order::without_waits(const Moment& moment) const {
         const int transfer = index_.transfer_at({event.rank, static_cast<int>(q), last});
         learn(clock, {{Event::Kind::transfer, event.rank, transfer}, launch});
       }
-      for (const Wait& wait : waits_of_slots_[static_cast<std::size_t>(event.rank)]) learn(clock, wait, launch);
+      for (const Wait& wait : waits_of_workers_[static_cast<std::size_t>(event.rank)]) learn(clock, wait, launch);
       know_own_slots(clock, event.rank, launch);
       break;
     }
@@ -236,6 +237,18 @@ Order::Clock Order::clock_at_raise(int rank, int slot, int launch) const {
   return found;
 }
 
+Order::Clock Order::clock_after_slots(int rank, int worker, int launch) const {
+  Clock after = Clock(agents_, 0);
+  learn(after, {{Event::Kind::start, rank, 0}, launch});
+  walk_worker(
+      rank, worker, launch, [](int, const Clock&) {}, [](int, std::size_t, const Clock&) {},
+      [&](int slot, const Clock& clock) {
+        after = clock;
+        end_slot(after, {{Event::Kind::slot, rank, slot}, launch});
+      });
+  return after;
+}
+
 /// Looks at single entries, since most waits are for something that nothing else there knows.
 std::int64_t Order::redundant_among(const std::vector<Wait>& waits, const Clock& base) const {
   struct Known {
@@ -285,6 +298,12 @@ Order::WaitCount Order::count_waits() const {
           for (const Wait& wait : list) learn(clock, wait, 1);
         });
         end_slot(clock, {{Event::Kind::slot, rank, static_cast<int>(s)}, 1});
+      }
+      const std::vector<Addition>& additions = index_.additions(rank);
+      for (auto a = static_cast<std::size_t>(worker); a < additions.size();
+           a += static_cast<std::size_t>(index_.plan().workers)) {
+        add(additions[a].waits, clock);
+        for (const Wait& wait : additions[a].waits) learn(clock, wait, 1);
       }
     }
     add(index_.program(rank).completion_waits, without_waits({{Event::Kind::completion, rank, 0}, 1}));

@@ -53,6 +53,9 @@ class Order {
   /// and stores, for the slots of a worker in their order.
   template <typename AtReads, typename AtStep, typename AtSums>
   void walk_worker(int rank, int worker, int launch, AtReads&& at_reads, AtStep&& at_step, AtSums&& at_sums) const;
+  /// Calls `at_addition(number, clock)` with what a worker knows when it adds, for its additions in their order.
+  template <typename AtAddition>
+  void walk_additions(int rank, int worker, int launch, AtAddition&& at_addition) const;
   /// What the worker of a slot knows when it raises the slot's signals.
   Clock clock_at_raise(int rank, int slot, int launch) const;
 
@@ -86,17 +89,18 @@ class Order {
   /// What precedes an event apart from its own waits.
   Clock without_waits(const Moment& moment) const;
   void end_slot(Clock& clock, const Moment& moment) const;
+  Clock clock_after_slots(int rank, int worker, int launch) const;
   void know_own_slots(Clock& clock, int rank, int launch) const;
   std::int64_t redundant_among(const std::vector<Wait>& waits, const Clock& base) const;
 
   const PlanIndex& index_;
   std::size_t agents_;
-  std::size_t events_;                             ///< of one launch that have rows
-  std::size_t rows_;                               ///< of one launch: events and levels
-  std::vector<Levels> levels_;                     ///< [signal]
-  std::vector<std::int32_t> clocks_;               ///< [launch][row][agent]
-  std::vector<std::vector<Wait>> waits_of_slots_;  ///< [rank], each once
-  std::vector<Clock> worker_clocks_;               ///< [agent]; only while the order is made
+  std::size_t events_;                               ///< of one launch that have rows
+  std::size_t rows_;                                 ///< of one launch: events and levels
+  std::vector<Levels> levels_;                       ///< [signal]
+  std::vector<std::int32_t> clocks_;                 ///< [launch][row][agent]
+  std::vector<std::vector<Wait>> waits_of_workers_;  ///< [rank], each once
+  std::vector<Clock> worker_clocks_;                 ///< [agent]; only while the order is made
 };
 
 template <typename AtReads, typename AtStep, typename AtSums>
@@ -116,6 +120,17 @@ void Order::walk_worker(int rank, int worker, int launch, AtReads&& at_reads, At
     for (const Wait& wait : slots[s].sum_waits) learn(clock, wait, launch);
     at_sums(slot, std::as_const(clock));
     end_slot(clock, {{Event::Kind::slot, rank, slot}, launch});
+  }
+}
+
+template <typename AtAddition>
+void Order::walk_additions(int rank, int worker, int launch, AtAddition&& at_addition) const {
+  Clock clock = clock_after_slots(rank, worker, launch);
+  const std::vector<Addition>& additions = index_.additions(rank);
+  for (auto a = static_cast<std::size_t>(worker); a < additions.size();
+       a += static_cast<std::size_t>(index_.plan().workers)) {
+    for (const Wait& wait : additions[a].waits) learn(clock, wait, launch);
+    at_addition(static_cast<int>(a), std::as_const(clock));
   }
 }
 

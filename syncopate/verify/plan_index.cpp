@@ -10,6 +10,8 @@ PlanIndex::PlanIndex(const Plan& plan)
     : plan_(&plan),
       reduced_(reduced_buffer(plan)),
       staging_(staging_buffer(plan)),
+      stack_(summands_buffer(plan)),
+      added_up_(added_up_buffer(plan)),
       slots_raise_(false),
       stride_(plan.workers) {
   if (is_dynamic()) {

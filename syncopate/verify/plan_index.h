@@ -64,6 +64,11 @@ class PlanIndex {
   int staging() const { return staging_; }
   /// Where summands land: the staging buffer, or the reduced one.
   int landing() const { return in_place() ? reduced_ : staging_; }
+  /// Of a plan with a one-shot sum: the stack of other ranks' summands, the kernel's buffer, and the result; else -1.
+  int stack() const { return stack_; }
+  int summed() const { return stack_ < 0 ? -1 : plan_->buffer(stack_).partner; }
+  int added_up() const { return added_up_; }
+  const std::vector<Addition>& additions(int rank) const { return program(rank).additions; }
   bool in_place() const { return has_sums() && plan_->buffer(reduced_).sums_in_place; }
 
   /// Agents do one thing after the other: the caller of each rank (start, completion), then every queue, then, if the
@@ -114,6 +119,8 @@ class PlanIndex {
   const Plan* plan_;
   int reduced_;
   int staging_;
+  int stack_;
+  int added_up_;
   bool slots_raise_;
   int stride_;
   std::vector<Place> places_;
@@ -140,6 +147,8 @@ void PlanIndex::for_each_wait(Visitor&& visit) const {
     for (const Slot& slot : program.slots)
       for_each_waits_of(slot,
                         [&](const std::vector<Wait>& waits) { std::for_each(waits.begin(), waits.end(), visit); });
+    for (const Addition& addition : program.additions)
+      std::for_each(addition.waits.begin(), addition.waits.end(), visit);
     std::for_each(program.completion_waits.begin(), program.completion_waits.end(), visit);
   }
 }

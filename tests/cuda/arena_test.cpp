@@ -28,6 +28,16 @@ TEST(ArenaLayout, HasSymmetricBuffersFlagsAndMailboxesApartFromEachOther) {
   EXPECT_EQ(layout.bytes % (2 << 20), 0U) << "no page is shared with other memory";
 }
 
+TEST(ArenaLayout, TheResultOfAOneShotSumMayBeTheCallers) {
+  const Plan plan = compile_operator(testing::operator_file("gemm_ar.toml"), {{"communicate.c.algorithm", "one_shot"}});
+  const ArenaLayout layout = arena_layout(plan, assign_mailboxes(plan));
+  EXPECT_TRUE(can_bind(plan, added_up_buffer(plan)));
+  EXPECT_FALSE(can_bind(plan, summands_buffer(plan)));
+  EXPECT_FALSE(can_bind(plan, plan.buffer(added_up_buffer(plan)).partner)) << "transfers read it";
+  EXPECT_TRUE(layout.buffers[static_cast<std::size_t>(summands_buffer(plan))].has_value());
+  EXPECT_FALSE(layout.buffers[static_cast<std::size_t>(added_up_buffer(plan))].has_value());
+}
+
 TEST(ArenaLayout, OfAPlanThatCommunicatesNothingIsNotEmpty) {
   const Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"), {{"ranks", "1"}});
   EXPECT_GT(arena_layout(plan, assign_mailboxes(plan)).bytes, 0U);

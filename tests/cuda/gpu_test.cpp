@@ -94,7 +94,8 @@ TEST_F(OnGpu, LaunchesRunBackToBackWithChangingInputsHeldUpByChance) {
       {kScatter, "4", "direct", "push", 500},        {kScatter, "4", "direct", "pull", 500},
       {kScatter, "2", "direct", "push", 1000, true}, {kScatter, "2", "direct", "pull", 250, true},
       {kScatter, "4", "ring", "push", 250, true},    {kScatter, "4", "ring", "pull", 250, true},
-      {kReduce, "4", "ring", "push", 250, true}};
+      {kReduce, "4", "ring", "push", 250, true},     {kReduce, "4", "one_shot", "push", 500},
+      {kReduce, "4", "one_shot", "pull", 250},       {kReduce, "2", "one_shot", "push", 250}};
   for (const Case& each : kCases) {
     SCOPED_TRACE(fmt::format("{} {} ranks {} {}", each.shape.file, each.ranks, each.algorithm, each.initiator));
     const std::string communicate = fmt::format("communicate.{}.", each.shape.tensor);

@@ -45,6 +45,20 @@ TEST(Mailboxes, NoQueueOfAShippedOperatorNeedsAKernelToWait) {
         }
 }
 
+TEST(Mailboxes, NoQueueOfAOneShotSumNeedsAKernelToWait) {
+  for (const char* initiator : {"push", "pull"})
+    for (const int ranks : {2, 3, 4, 8}) {
+      SCOPED_TRACE(fmt::format("{} {}", initiator, ranks));
+      const Plan plan = compiled("gemm_ar.toml", "c", "one_shot", initiator, ranks);
+      EXPECT_EQ(waits_without_mailbox(plan), 0);
+      // What additions wait for is in flags, which kernels read.
+      const std::vector<SignalWords> words = words_of_signals(plan, assign_mailboxes(plan));
+      for (const RankProgram& program : plan.programs)
+        for (const Addition& addition : program.additions)
+          for (const Wait& wait : addition.waits) EXPECT_TRUE(words[static_cast<std::size_t>(wait.signal)].flag);
+    }
+}
+
 /// Two ranks that push one chunk each: each queue waits for the other rank to have completed the launch before.
 Plan pushing() {
   return compile_operator(testing::operator_file("ag_gemm.toml"), {{"ranks", "2"}, {"communicate.a.split", "1"}});

@@ -120,6 +120,21 @@ TEST(Signature, SumsInPlaceNeedNoAddends) {
                 ::testing::Not(::testing::Contains(type.name)));
 }
 
+TEST(Signature, AOneShotSumBringsItsOwnParameters) {
+  const Plan plan = compile_operator(testing::operator_file("gemm_ar.toml"), {{"communicate.c.algorithm", "one_shot"}});
+  const auto types = signature_of(plan, KernelText::fused);
+  for (const char* name : {"syncopate_result", "syncopate_summands"}) {
+    EXPECT_EQ(find(types, name).type, "*bf16") << name;
+    EXPECT_TRUE(find(types, name).divisible_by_16) << name;
+  }
+  EXPECT_EQ(find(types, "syncopate_additions").type, "*i64");
+  EXPECT_EQ(find(types, "syncopate_addition_count").type, "i32");
+  EXPECT_FALSE(find(types, "syncopate_addition_count").divisible_by_16);
+  for (const ParameterType& type : types)
+    EXPECT_THAT((std::vector<std::string>{"syncopate_staging", "syncopate_addends", "syncopate_cut"}),
+                ::testing::Not(::testing::Contains(type.name)));
+}
+
 TEST(Signature, AParameterWithoutAValueIsAnErrorAtItsPlace) {
   Plan plan = gemm();
   plan.kernel.arguments.erase("K");

@@ -9,8 +9,10 @@
 #include <set>
 #include <tuple>
 
+#include "repository.h"
 #include "simulated_ranks.h"
 #include "small_plans.h"
+#include "syncopate/driver/driver.h"
 
 namespace syncopate::cuda {
 namespace {
@@ -101,6 +103,24 @@ TEST(TransfersAlone, WaitForNothingThatTilesRaise) {
     for (int rank = 0; rank < alone.ranks; ++rank)
       expect_raised(alone.programs[static_cast<std::size_t>(rank)].completion_waits, rank);
   });
+}
+
+TEST(TransfersAlone, CompletionsWaitForWhatSumsWaitedFor) {
+  const Plan plan = compile_operator(testing::operator_file("gemm_ar.toml"), {{"communicate.c.algorithm", "one_shot"}});
+  const Plan alone = transfers_alone(plan);
+  for (std::size_t rank = 0; rank < alone.programs.size(); ++rank) {
+    EXPECT_TRUE(alone.programs[rank].additions.empty());
+    std::set<int> waited_for;
+    for (const Wait& wait : alone.programs[rank].completion_waits) waited_for.insert(wait.signal);
+    std::size_t arrivals = 0;
+    for (const Addition& addition : plan.programs[rank].additions)
+      for (const Wait& wait : addition.waits) {
+        if (raisers(plan, wait.signal).empty()) continue;  // tiles raise it
+        ++arrivals;
+        EXPECT_EQ(waited_for.count(wait.signal), 1U);
+      }
+    EXPECT_GT(arrivals, 0U);
+  }
 }
 
 /// The elements of a view, on ranks that have run.

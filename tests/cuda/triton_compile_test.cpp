@@ -90,6 +90,17 @@ TEST_F(WithTriton, KernelsWhoseWorkersChooseBecomeMachineCode) {
   }
 }
 
+TEST_F(WithTriton, SizesDoNotEnterTheKernelOfAOneShotSum) {
+  const auto image = [&](const char* rows) {
+    const Plan plan = compile_operator(testing::operator_file("gemm_ar.toml"),
+                                       {{"communicate.c.algorithm", "one_shot"}, {"kernel.args.M", rows}});
+    const CompiledKernel kernel = compile_kernel(plan, KernelText::fused, options_);
+    EXPECT_EQ(kernel.descriptors.size(), 3U);
+    return kernel.image;
+  };
+  EXPECT_EQ(image("128"), image("512"));
+}
+
 TEST_F(WithTriton, DescriptorsOfWholeTensorsAreHoistedAndOthersStay) {
   Plan plan = compile_operator(testing::operator_file("ag_gemm.toml"));
   const CompiledKernel kernel = compile_kernel(plan, KernelText::local, options_);

@@ -180,8 +180,10 @@ struct BoundedFactor {
   int ranks;
   int kept;
   int workers = 2;
+  bool one_shot = false;  ///< the output is a sum, so that tiles raise signals for that, too
   std::string name() const {
-    return fmt::format("{}_{}_{}ranks_keep{}_{}workers", algorithm, initiator, ranks, kept, workers);
+    return fmt::format("{}_{}_{}ranks_keep{}_{}workers{}", algorithm, initiator, ranks, kept, workers,
+                       one_shot ? "_one_shot" : "");
   }
 };
 void PrintTo(const BoundedFactor& c, std::ostream* out) { *out << c.name(); }
@@ -192,6 +194,11 @@ Plan compiled(const BoundedFactor& c) {
                                      {"communicate.b.algorithm", c.algorithm},
                                      {"communicate.b.initiator", c.initiator},
                                      {"communicate.b.memory_budget", std::to_string(c.kept * 24 * 32 * 2)}});
+  if (c.one_shot)
+    overrides.insert(overrides.end(), {{"tensors.c.inside", "partial(sum)"},
+                                       {"tensors.c.after", "replicate"},
+                                       {"communicate.c.algorithm", "one_shot"},
+                                       {"communicate.c.initiator", c.initiator}});
   return compile_operator(SYNCOPATE_SOURCE_DIR "/tests/driver/bounded_gemm.toml", overrides);
 }
 
@@ -204,7 +211,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, BoundedFactorMutations,
                                            BoundedFactor{"direct", "pull", 2, 2}, BoundedFactor{"direct", "pull", 3, 1},
                                            BoundedFactor{"ring", "push", 3, 1}, BoundedFactor{"ring", "push", 3, 2, 3},
                                            BoundedFactor{"ring", "pull", 3, 1}, BoundedFactor{"ring", "pull", 3, 2},
-                                           BoundedFactor{"bidirectional_ring", "push", 3, 1}),
+                                           BoundedFactor{"bidirectional_ring", "push", 3, 1},
+                                           BoundedFactor{"direct", "push", 2, 1, 2, true},
+                                           BoundedFactor{"ring", "pull", 3, 2, 2, true}),
                          [](const auto& test) { return test.param.name(); });
 
 Bounded small(const std::string& algorithm, const std::string& initiator, int ranks, int kept) {

@@ -272,13 +272,16 @@ void PrintTo(const Producer& producer, std::ostream* out) { *out << producer.nam
 Plan compiled(const Producer& producer) {
   // With reuse chunks of whole tiles; else shards and chunks that end inside tiles.
   const int split = producer.reuse ? 3 : 2;
+  const bool one_shot = producer.algorithm == "one_shot";  // of a size that workers share
   std::vector<Override> overrides = {
       {"ranks", std::to_string(producer.ranks)},
       {"kernel.args.M", std::to_string(producer.reuse ? 16 * split * producer.ranks : 44)},
-      {"kernel.args.N", producer.reuse ? "16" : "24"},
+      {"kernel.args.N", one_shot         ? "200"
+                        : producer.reuse ? "16"
+                                         : "24"},
       {"kernel.args.K", "12"},
       {"kernel.args.BLOCK_M", "16"},
-      {"kernel.args.BLOCK_N", "16"},
+      {"kernel.args.BLOCK_N", one_shot ? "128" : "16"},
       {"kernel.args.BLOCK_K", "16"},
       {"launch.workers", "2"},
       {"communicate.c.algorithm", producer.algorithm},
@@ -306,15 +309,16 @@ TEST_P(ProducerMutations, VerifyAndCpuRanksAgree) {
 
 INSTANTIATE_TEST_SUITE_P(
     Families, ProducerMutations,
-    ::testing::Values(Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
-                      Producer{"ring", "push", 3}, Producer{"ring", "pull", 2},
-                      Producer{"bidirectional_ring", "push", 3}, Producer{"direct", "push", 2, true},
-                      Producer{"direct", "pull", 3, true}, Producer{"direct", "push", 2, false, true},
-                      Producer{"direct", "push", 3, false, true}, Producer{"direct", "push", 3, false, false, true},
-                      Producer{"direct", "pull", 2, false, false, true},
-                      Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
-                      Producer{"bidirectional_ring", "push", 3, false, false, true},
-                      Producer{"direct", "push", 2, true, false, true}),
+    ::testing::Values(
+        Producer{"direct", "push", 2}, Producer{"direct", "push", 3}, Producer{"direct", "pull", 3},
+        Producer{"ring", "push", 3}, Producer{"ring", "pull", 2}, Producer{"bidirectional_ring", "push", 3},
+        Producer{"direct", "push", 2, true}, Producer{"direct", "pull", 3, true},
+        Producer{"direct", "push", 2, false, true}, Producer{"direct", "push", 3, false, true},
+        Producer{"direct", "push", 3, false, false, true}, Producer{"direct", "pull", 2, false, false, true},
+        Producer{"ring", "push", 3, false, false, true}, Producer{"ring", "pull", 3, false, false, true},
+        Producer{"bidirectional_ring", "push", 3, false, false, true}, Producer{"direct", "push", 2, true, false, true},
+        Producer{"one_shot", "push", 2, false, false, true}, Producer{"one_shot", "push", 3, false, false, true},
+        Producer{"one_shot", "pull", 2, false, false, true}, Producer{"one_shot", "push", 2, false, true, true}),
     [](const auto& test) { return test.param.name(); });
 
 /// Tiles that add in place: of one rank's summand, of sums so far, and where the whole sum is handed out.

@@ -234,7 +234,7 @@ class Fuzz {
 };
 
 /// A small plan of an operator file, whatever its arguments are called.
-Plan small_plan(const std::string& path) {
+Plan small_plan(const std::string& path, const std::vector<Override>& more = {}) {
   const OperatorStatement statement = read_operator(path);
   const std::map<std::string, std::string> sizes = {
       {"M", "64"},    {"N", "64"},    {"K", "32"},     {"BLOCK_M", "16"}, {"BLOCK_N", "32"}, {"BLOCK_K", "16"},
@@ -243,6 +243,7 @@ Plan small_plan(const std::string& path) {
   for (const auto& [name, value] : sizes)
     if (statement.arguments.contains(name)) overrides.push_back({"kernel.args." + name, value});
   if (statement.kernel_function == "rms_norm") overrides.push_back({"kernel.args.BLOCK_N", "64"});  // holds a row
+  overrides.insert(overrides.end(), more.begin(), more.end());
   return compile_operator(path, overrides);
 }
 
@@ -287,6 +288,17 @@ class PlanFuzz : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(PlanFuzz, ChangedValuesCrashNothing) { fuzz(true); }
+TEST(OneShotFuzz, ChangedValuesCrashNothing) {
+  const Plan plan =
+      small_plan(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml", {{"communicate.c.algorithm", "one_shot"}});
+  ASSERT_FALSE(plan.programs[0].additions.empty());
+  const Counts counts = Fuzz("one_shot", plan).run(true);
+  EXPECT_GT(counts.refused, 150);
+  EXPECT_GE(counts.false_plans, 4);
+  EXPECT_GE(counts.wrong_runs, 4);
+  EXPECT_GE(counts.unharmed, 4);
+}
+
 // Minutes; run by hand with --gtest_also_run_disabled_tests.
 TEST_P(PlanFuzz, DISABLED_EveryChangedValueCrashesNothing) { fuzz(false); }
 

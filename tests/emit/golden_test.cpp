@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "syncopate/core/files.h"
@@ -25,11 +26,15 @@ struct Case {
   std::vector<FoldedInput> folded = {};
   std::vector<std::string> kept = {};  ///< with these: outputs that stay
   bool dynamic = false;
+  std::optional<AddedOutput> added = {};
 
   std::string name() const {
     return kernel + (summed.empty() ? "" : "_summed") + (reduced.empty() ? "" : "_sum") +
-           (sent.empty() ? "" : "_sent") + (streams ? "_streamed" : "") + (in_place ? "_in_place" : "") +
-           (folded.empty() ? "" : "_folded") + (dynamic ? "_dynamic" : "");
+           (added          ? "_one_shot"
+            : sent.empty() ? ""
+                           : "_sent") +
+           (streams ? "_streamed" : "") + (in_place ? "_in_place" : "") + (folded.empty() ? "" : "_folded") +
+           (dynamic ? "_dynamic" : "");
   }
   std::string file() const { return kRoot + "/tests/emit/golden/" + name() + ".py"; }
 };
@@ -40,7 +45,7 @@ class Golden : public testing::TestWithParam<Case> {
     const std::string& name = GetParam().kernel;
     return emit_fused(TileKernel::read(kRoot + "/kernels/" + name + ".py", name), GetParam().reduced,
                       {GetParam().streams, GetParam().streams, GetParam().sent, GetParam().in_place, GetParam().summed,
-                       GetParam().folded, GetParam().kept, GetParam().dynamic});
+                       GetParam().folded, GetParam().kept, GetParam().dynamic, GetParam().added});
   }
 };
 
@@ -122,7 +127,9 @@ INSTANTIATE_TEST_SUITE_P(
                          {"o_ptr", "lse_ptr"}},
                     Case{"gemm", "", {}, false, false, {}, {}, {}, true},
                     Case{"gemm_pointers", "", {}, false, false, {}, {}, {}, true},
-                    Case{"gemm_split_helper", "y", {}, false, false, {}, {}, {}, true}),
+                    Case{"gemm_split_helper", "y", {}, false, false, {}, {}, {}, true},
+                    Case{"gemm", "", {"c_ptr"}, false, false, {}, {}, {}, false, AddedOutput{"c_ptr", 4, 8}},
+                    Case{"gemm_pointers", "", {"c_ptr"}, false, false, {}, {}, {}, false, AddedOutput{"c_ptr", 4, 8}}),
     [](const auto& instance) { return instance.param.name(); });
 
 }  // namespace

@@ -284,12 +284,6 @@ TEST(BindExchanged, AChunkHasNoPlaceOnARankInBetween) {
                         "from the rank that has it straight to the one that needs it"));
 }
 
-TEST(BindReduced, NobodySendsASummandOfWhichHeKeepsTheSum) {
-  EXPECT_THAT(
-      error_of({{"communicate.c.algorithm", "one_shot"}}, SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml"),
-      HasSubstr("the schedule sends summands of 'c' of which their rank keeps the sum, which is not fused yet"));
-}
-
 TEST(BindReduced, PlacementsOfOutputs) {
   const auto error = [](const std::vector<Override>& overrides) { return error_of(overrides, kReducing); };
   EXPECT_THAT(error({{"tensors.c.after", "\"shard(1)\""}}),

@@ -69,6 +69,22 @@ TEST(PlanJson, ArgumentsOfRanksAndZigzagAreChecked) {
   EXPECT_THAT(error(stretches, "[]"), HasSubstr("a region has 0 parts"));
 }
 
+TEST(PlanJson, OneShotSumsAreReadBackTheSame) {
+  for (const char* initiator : {"push", "pull"}) {
+    const Plan plan =
+        compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml",
+                         {{"communicate.c.algorithm", "one_shot"}, {"communicate.c.initiator", initiator}});
+    const std::string text = to_json(plan);
+    const Plan back = parse_plan(SourceFile("plan.json", text));
+    EXPECT_EQ(to_json(back), text);
+    EXPECT_EQ(back.programs[3].additions, plan.programs[3].additions);
+    EXPECT_TRUE(back.buffers[2].summed_apart);
+  }
+  // Plans that have none say nothing of it.
+  const std::string other = to_json(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml"));
+  for (const char* word : {"additions", "summed_apart"}) EXPECT_EQ(other.find(word), std::string::npos) << word;
+}
+
 TEST(PlanJson, ReducedOutputsAreReadBackTheSame) {
   for (const char* file : {"gemm_rs", "gemm_rs_pointers"})
     for (const char* algorithm : {"direct", "ring", "bidirectional_ring"})
@@ -203,7 +219,7 @@ TEST(PlanJson, WhatConsumersRelyOnIsChecked) {
   EXPECT_THAT(error("\"parameter\": \"b_ptr\"", "\"parameter\": \"a_ptr\""), HasSubstr("the parameter 'a_ptr'"));
   EXPECT_THAT(error("\"partner\": -1", "\"partner\": -2"), HasSubstr("'partner' is -2"));
   EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"depot\""),
-              HasSubstr("unknown role 'depot'; kernel, staging, source or result"));
+              HasSubstr("unknown role 'depot'; kernel, staging, source, result or summands"));
   EXPECT_THAT(error("\"role\": \"kernel\"", "\"role\": \"source\""),
               HasSubstr("the parameter 'a_ptr'; each buffer of the kernel has one of its own, and others have none"));
   EXPECT_THAT(error("\"slot\": 0", "\"slot\": 9"), HasSubstr("is in slot 9 of rank 0, which has "));

@@ -68,6 +68,16 @@ TEST(Print, ReducedOutputs) {
   EXPECT_THAT(text, HasSubstr("added by rank 1 seen by rank 0\""));
 }
 
+TEST(Print, OneShotSums) {
+  const std::string text =
+      show(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_ar.toml", {{"communicate.c.algorithm", "one_shot"}}));
+  EXPECT_THAT(text, HasSubstr("256 before sums, "));
+  EXPECT_THAT(text, HasSubstr("  c[0:1024, 0:512] at rank 2: (0 + 1 + 2 + 3)\n"));
+  EXPECT_THAT(text, HasSubstr("push c_inside[0:512, 0:512] to rank 1, into c_summands[0:512, 0:512]"));
+  EXPECT_THAT(text,
+              HasSubstr("  sums, after the tiles\n        0 c[0:64, 0:512], worker 0: after \"c[0:512, 0:512] of "));
+}
+
 TEST(Print, RingsShowWhereTheyRound) {
   const std::string text =
       show(compile_operator(SYNCOPATE_SOURCE_DIR "/operators/gemm_rs.toml", {{"communicate.c.algorithm", "ring"}}));

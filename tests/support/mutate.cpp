@@ -54,6 +54,7 @@ class Mutator {
     reorder_tiles();
     change_workers();
     change_walks();
+    change_additions();
     return std::move(mutants_);
   }
 
@@ -91,6 +92,9 @@ class Mutator {
       for (std::size_t s = 0; s < plan_.programs[rank].slots.size(); ++s)
         visit(fmt::format("the addition in slot {} of rank {}", s, rank),
               [rank, s](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].slots[s].sum_waits; });
+      for (std::size_t a = 0; a < plan_.programs[rank].additions.size(); ++a)
+        visit(fmt::format("addition {} of rank {}", a, rank),
+              [rank, a](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].additions[a].waits; });
       visit(fmt::format("the completion of rank {}", rank),
             [rank](Plan& plan) -> std::vector<Wait>& { return plan.programs[rank].completion_waits; });
     }
@@ -376,6 +380,40 @@ class Mutator {
     }
   }
 
+  void change_additions() {
+    for (std::size_t rank = 0; rank < plan_.programs.size(); ++rank)
+      for (std::size_t a = 0; a < plan_.programs[rank].additions.size(); ++a) change_addition(rank, a);
+  }
+
+  void change_addition(std::size_t rank, std::size_t a) {
+    const auto additions = [rank](Plan& plan) -> std::vector<Addition>& { return plan.programs[rank].additions; };
+    const std::string name = fmt::format("addition {} of rank {}", a, rank);
+    const auto at = static_cast<std::ptrdiff_t>(a);
+    const auto workers = static_cast<std::size_t>(plan_.workers);
+    const std::size_t count = plan_.programs[rank].additions.size();
+    add("drop addition", name + " is left out", false,
+        [=](Plan& plan) { additions(plan).erase(additions(plan).begin() + at); });
+    add("repeat addition", name + " comes twice", false,
+        [=](Plan& plan) { additions(plan).insert(additions(plan).begin() + at, Addition(additions(plan)[a])); });
+    for (int d = 0; d < plan_.programs[rank].additions[a].region.dimensions(); ++d)
+      for (const std::int64_t distance : {1, -1})
+        add("move addition", fmt::format("{} is {} further in dimension {}", name, distance, d), false,
+            [=](Plan& plan) {
+              Range& range = additions(plan)[a].region[d];
+              range = {range.begin + distance, range.end + distance};
+            });
+    if (a + workers < count && !plan_.programs[rank].additions[a].waits.empty())
+      add("late wait", name + " leaves its waits to the next one", false, [=](Plan& plan) {
+        std::vector<Wait>& waits = additions(plan)[a].waits;
+        std::vector<Wait>& next = additions(plan)[a + workers].waits;
+        next.insert(next.begin(), waits.begin(), waits.end());
+        waits.clear();
+      });
+    if (a + 1 < count)
+      add("swap additions", name + " and the next one change places, not their waits", true,
+          [=](Plan& plan) { std::swap(additions(plan)[a].region, additions(plan)[a + 1].region); });
+  }
+
   const Plan& plan_;
   const std::vector<bool> written_;  ///< per buffer
   std::vector<Place> places_;
@@ -388,10 +426,11 @@ std::vector<Mutant> all_mutants(const Plan& plan) { return Mutator(plan).run(); 
 
 const std::vector<std::string>& mutation_kinds() {
   static const std::vector<std::string> kKinds = {
-      "drop wait",     "drop raise",         "lower threshold", "lower count", "raise count",  "swap transfers",
-      "swap chunks",   "swap signals",       "reorder queue",   "shift chunk", "shrink chunk", "retarget",
-      "drop transfer", "duplicate transfer", "reorder tiles",   "repeat tile", "drop tile",    "change workers",
-      "drop step",     "repeat step",        "late wait",       "swap steps"};
+      "drop wait",     "drop raise",         "lower threshold", "lower count", "raise count",   "swap transfers",
+      "swap chunks",   "swap signals",       "reorder queue",   "shift chunk", "shrink chunk",  "retarget",
+      "drop transfer", "duplicate transfer", "reorder tiles",   "repeat tile", "drop tile",     "change workers",
+      "drop step",     "repeat step",        "late wait",       "swap steps",  "drop addition", "repeat addition",
+      "move addition", "swap additions"};
   return kKinds;
 }
 

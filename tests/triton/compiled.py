@@ -11,7 +11,8 @@ from triton.compiler import ASTSource
 
 ASSEMBLER = pathlib.Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "ptxas"
 RUNTIME_SCALARS = {"syncopate_rank": "i32", "syncopate_world_size": "i32", "syncopate_tile_count": "i32",
-                   "syncopate_time_limit": "i64", "syncopate_lookahead": "i32"}
+                   "syncopate_time_limit": "i64", "syncopate_lookahead": "i32", "syncopate_addition_count": "i32"}
+TENSORS = ("syncopate_staging", "syncopate_result", "syncopate_summands")
 ALIGNED = [["tt.divisibility", 16]]
 
 
@@ -47,7 +48,7 @@ def argument_types(function, tile, cut):
         elif name in RUNTIME_SCALARS:
             signature[name] = RUNTIME_SCALARS[name]
         else:
-            tensor = i < 3 or name == "syncopate_staging"
+            tensor = i < 3 or name in TENSORS
             signature[name] = "*bf16" if tensor else "*i64" if name.startswith("syncopate_") else "i32"
             attributes[(i,)] = ALIGNED
     return signature, constants, attributes

@@ -137,6 +137,31 @@ class FusedCompiles(unittest.TestCase):
                         self.assertEqual(after.count(instruction), before.count(instruction), instruction)
                     self.assert_published_before_raised(after)
 
+    def test_one_shot_sums(self):
+        for name in ("gemm", "gemm_pointers"):
+            local = kernels.local_kernel(name)
+            fused = getattr(kernels.one_shot_module(name), f"{name}_fused")
+            for tile, warps, stages in CONFIGURATIONS:
+                with self.subTest(kernel=name, tile=tile, warps=warps, stages=stages):
+                    before = compile_kernel(local, tile, warps, stages)
+                    after = compile_kernel(fused, tile, warps, stages)
+                    print(f"{name} {tile}, {warps} warps, {stages} stages, one-shot\n  local: {before}\n  fused: {after}")
+                    self.assertLessEqual(after.spill_bytes, before.spill_bytes)
+                    self.assertLessEqual(after.shared_bytes, before.shared_bytes + 16 * 1024)
+                    self.assertLessEqual(after.shared_bytes, MOST_SHARED)
+                    self.assertFalse(after.serialised)
+                    for instruction in INSTRUCTIONS:
+                        self.assertEqual(after.count(instruction), before.count(instruction), instruction)
+                    self.assert_published_before_raised(after)
+                    # A part of 2048 elements: the own summand, and one of each rank but for the own, past the L1 cache.
+                    threads = 32 * warps
+                    self.assertEqual(after.count("ld.global.cg.v4.b32"), (1 + 4) * 2048 * 2 // (16 * threads))
+                    self.assertEqual(after.count("ld.global.cg.b16"), 0)
+                    # What the program's own tiles have stored is published before any of it is read.
+                    first = min(after.positions("ld.global.cg.v4.b32"))
+                    published = max(at for at in after.positions("cp.async.bulk.wait_group    0;") if at < first)
+                    self.assertIn("barrier.sync", after.ptx[published:first])
+
     def test_sums_through_descriptors(self):
         none = [(0, 0)] * len(CONFIGURATIONS)
         some_predicates = [(8, 8)] * len(CONFIGURATIONS)

@@ -185,5 +185,49 @@ class FusedSums(unittest.TestCase):
                 self.assertGreater(run(name, tables, False, EPOCH * PER_LAUNCH - 1)[3], 0)
 
 
+class OneShotSums(unittest.TestCase):
+    """The golden files are of four ranks. Triton's interpreter runs programs one after the other, so only the last adds."""
+
+    def run_one(self, name, rank, programs, seed, arrived=EPOCH * PER_LAUNCH):
+        module = kernels.one_shot_module(name)
+        module.syncopate_wait, module.syncopate_publish, module.syncopate_raise = look_once, nothing, raise_flag
+        random = np.random.default_rng(seed)
+        a, b = (random.integers(-2, 3, shape).astype(np.float16) for shape in ((M, K), (K, N)))
+        others = random.integers(-9, 10, (3, M, N)).astype(np.float16)
+        corners = [(row, column) for row in range(-(-M // TILE[0])) for column in range(N // TILE[1])]
+        tiles = [[*corners[i], 0, 0, 0, 0, 0, 0, 0] for i in random.permutation(len(corners))]
+        # Parts of 8 elements or more, some larger than what a program adds at once.
+        borders = [0, *sorted(8 * random.choice(np.arange(1, M * N // 8), 3, replace=False)), M * N]
+        additions = []
+        for begin, end in zip(borders, borders[1:]):
+            additions += [[0, 0, 0, 0, M * N]] * (programs - 1) + [[0, 1, int(begin), int(end), M * N]]
+        own, result, record = (HostTensor(np.full((M, N), np.nan, np.float16)), HostTensor(np.full((M, N), np.nan, np.float16)),
+                               HostTensor(np.zeros(8, np.int64)))
+        getattr(module, f"{name}_fused")[(programs,)](
+            HostTensor(a), HostTensor(b), own, M, N, K, *TILE, syncopate_rank=rank, syncopate_world_size=4,
+            syncopate_tiles=table(tiles), syncopate_tile_count=len(tiles),
+            syncopate_waits=table([[0, PER_LAUNCH, PER_LAUNCH]]),
+            syncopate_flags=HostTensor(np.array([arrived], np.int64)),
+            syncopate_epoch=HostTensor(np.array([EPOCH], np.int64)), syncopate_record=record, syncopate_time_limit=10**9,
+            syncopate_signals=table([]), syncopate_peers=table([]), syncopate_result=result,
+            syncopate_summands=HostTensor(others), syncopate_additions=table(additions),
+            syncopate_addition_count=len(additions))
+        np.testing.assert_array_equal(own.array, a @ b)
+        return result.array, a @ b, others, record.array[0]
+
+    def test_adds_up_what_all_ranks_have_stored(self):
+        for name in ("gemm", "gemm_pointers"):
+            for rank in range(4):
+                for programs in (1, 3):
+                    with self.subTest(kernel=name, rank=rank, programs=programs):
+                        result, own, others, missed = self.run_one(name, rank, programs, seed=rank)
+                        self.assertEqual(missed, 0)
+                        np.testing.assert_array_equal(result, own + others.sum(axis=0))
+
+    def test_waits_for_the_summands_of_this_launch(self):
+        for name in ("gemm", "gemm_pointers"):
+            self.assertGreater(self.run_one(name, 1, 1, 2, EPOCH * PER_LAUNCH - 1)[3], 0)
+
+
 if __name__ == "__main__":
     unittest.main()

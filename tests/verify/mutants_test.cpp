@@ -73,6 +73,10 @@ TEST(Mutants, CoverEveryKind) {
   }
   options.streamed = true;
   for (const Mutant& mutant : testing::all_mutants(testing::hand_made(options))) kinds.insert(mutant.kind);
+  // Additions of no one-shot sum: what becomes of those of right plans is for tests/driver/mutation_test.cpp.
+  Plan with_additions = plan;
+  with_additions.programs[0].additions = {{{{0, 12}, {0, 8}}, {}}, {{{12, 24}, {0, 8}}, {}}};
+  for (const Mutant& mutant : testing::all_mutants(with_additions)) kinds.insert(mutant.kind);
   const auto& known = testing::mutation_kinds();
   EXPECT_EQ(kinds, std::set<std::string>(known.begin(), known.end()));
 }
