@@ -66,6 +66,18 @@ void check_options(const CommunicatedTensor& communicated) {
     throw UserError(communicated.sum_where, what, "remove 'sum', or sum = \"staging\"");
 }
 
+/// The work that stores any of a region of a buffer.
+std::vector<int> storing(const Plan& plan, const std::vector<Work>& work, int buffer, const Region& region) {
+  std::vector<int> list;
+  for (std::size_t w = 0; w < work.size(); ++w) {
+    const std::vector<TileAccess>& writes = plan.tiles[static_cast<std::size_t>(work[w].tile)].writes;
+    if (std::any_of(writes.begin(), writes.end(),
+                    [&](const TileAccess& write) { return write.buffer == buffer && write.region.overlaps(region); }))
+      list.push_back(static_cast<int>(w));
+  }
+  return list;
+}
+
 }  // namespace
 
 bool is_one_shot(const Schedule& schedule) {
@@ -141,17 +153,11 @@ std::vector<OneShotPart> one_shot_parts(const Plan& plan, const DependenceGraph&
       part.arriving.push_back(n);
       arrival = std::max(arrival, node.arrival);
     }
-    const std::vector<Work>& work = graph.work[static_cast<std::size_t>(rank)];
-    for (std::size_t w = 0; w < work.size(); ++w) {
-      const std::vector<TileAccess>& writes = plan.tiles[static_cast<std::size_t>(work[w].tile)].writes;
-      if (std::any_of(writes.begin(), writes.end(), [&](const TileAccess& write) {
-            return write.buffer == kernel && write.region.overlaps(stretch);
-          }))
-        part.stored_by.push_back(static_cast<int>(w));
-    }
     const std::int64_t element = size_in_bytes(summed.dtype);
     const std::int64_t most = ceil_div(stretch.volume() * element, kLeastBytes);
     part.additions = cut_evenly(stretch, std::min<std::int64_t>(plan.workers, most), kVectorBytes / element);
+    for (const Region& region : part.additions)
+      part.stored_by.push_back(storing(plan, graph.work[static_cast<std::size_t>(rank)], kernel, region));
   }
   std::stable_sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<OneShotPart> sorted;

@@ -18,9 +18,9 @@ void place_one_shot(const CommunicatedTensor& communicated, Plan& plan);
 /// A stretch of a one-shot sum that no border of a chunk cuts, and who fills it on a rank.
 struct OneShotPart {
   Region stretch;
-  std::vector<Region> additions;  ///< disjoint, contiguous; together the stretch
-  std::vector<int> arriving;      ///< nodes that bring summands of other ranks
-  std::vector<int> stored_by;     ///< the rank's work that stores its own
+  std::vector<Region> additions;            ///< disjoint, contiguous; together the stretch
+  std::vector<std::vector<int>> stored_by;  ///< per addition: the rank's work that stores its own summand of it
+  std::vector<int> arriving;                ///< nodes that bring summands of other ranks
 };
 
 /// The parts of the sum on one rank, in the order in which their last summands are expected. Each is cut for all

@@ -307,26 +307,47 @@ class Realiser {
     stores_[static_cast<std::size_t>(rank)].push_back({counter, storing, knowledge_.last_positions(rank, work)});
   }
 
+  /// Of a rank's own stores to a part of a one-shot sum.
+  struct OwnStores {
+    std::vector<std::map<int, int>> needed;  ///< per addition: which places of other workers it waits for, by worker
+    std::set<int> told;                      ///< the work that any of them waits for
+    std::string name;
+  };
+
+  /// `done`: of each worker, how far it knows the others to be.
+  OwnStores own_stores(int rank, const OneShotPart& part, std::size_t first,
+                       const std::vector<std::map<int, int>>& done) const {
+    OwnStores own{{}, {}, plan_.buffer(added_up_buffer(plan_)).name + part.stretch.to_string()};
+    for (std::size_t i = 0; i < part.additions.size(); ++i) {
+      const std::size_t worker = (first + i) % done.size();
+      std::map<int, int>& needed = own.needed.emplace_back(knowledge_.last_positions(rank, part.stored_by[i]));
+      needed.erase(static_cast<int>(worker));
+      std::erase_if(needed, [&](const auto& other) { return is_done(done[worker], other); });
+      for (const int w : part.stored_by[i])
+        if (needed.contains(knowledge_.last_positions(rank, std::span(&w, 1)).begin()->first)) own.told.insert(w);
+    }
+    return own;
+  }
+
   /// Makes the additions of a rank, with the waits for what its other workers store. Where a counter at the rank says
   /// that already, since one of its transfers waits for the same, it is used.
   void wait_for_own_summands(int rank, const std::vector<OneShotPart>& parts) {
     std::vector<Addition>& additions = program(rank).additions;
-    const auto workers = static_cast<std::size_t>(plan_.workers);
-    std::vector<std::map<int, int>> done(workers);  // of each worker: how far it knows the others to be
-    for (const OneShotPart& part : parts)
-      for (const Region& region : part.additions) {
-        const auto worker = additions.size() % workers;
-        std::map<int, int> needed = knowledge_.last_positions(rank, part.stored_by);
-        needed.erase(static_cast<int>(worker));
-        std::erase_if(needed, [&](const auto& other) { return is_done(done[worker], other); });
-        Addition addition{region, {}};
-        for (const Stores* stores : stores_for(rank, part, needed)) {
+    std::vector<std::map<int, int>> done(static_cast<std::size_t>(plan_.workers));
+    for (const OneShotPart& part : parts) {
+      OwnStores own = own_stores(rank, part, additions.size(), done);
+      for (std::size_t i = 0; i < part.additions.size(); ++i) {
+        std::map<int, int>& known = done[additions.size() % done.size()];
+        std::erase_if(own.needed[i], [&](const auto& other) { return is_done(known, other); });
+        Addition addition{part.additions[i], {}};
+        for (const Stores* stores : stores_for(rank, own, own.needed[i])) {
           addition.waits.push_back(all_of(stores->counter));
           for (const auto& [other, position] : stores->last)
-            done[worker][other] = std::max(done[worker].try_emplace(other, -1).first->second, position);
+            known[other] = std::max(known.try_emplace(other, -1).first->second, position);
         }
         additions.push_back(std::move(addition));
       }
+    }
   }
 
   /// Whether a worker is known to have come past a place in the order.
@@ -342,10 +363,10 @@ class Realiser {
   };
 
   /// Counters that together tell what is needed of a part, none of them for nothing.
-  std::vector<const Stores*> stores_for(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+  std::vector<const Stores*> stores_for(int rank, const OwnStores& own, const std::map<int, int>& needed) {
     std::vector<const Stores*> chosen;
     for (std::map<int, int> rest = needed; !rest.empty();) {
-      chosen.push_back(&most_telling(rank, part, rest));
+      chosen.push_back(&most_telling(rank, own, rest));
       std::erase_if(rest, [&](const auto& other) { return is_done(chosen.back()->last, other); });
     }
     for (std::size_t i = 0; i < chosen.size();) {
@@ -362,12 +383,11 @@ class Realiser {
   }
 
   /// The counter at the rank that tells most of what is needed of a part; a new one if none tells anything.
-  const Stores& most_telling(int rank, const OneShotPart& part, const std::map<int, int>& needed) {
+  const Stores& most_telling(int rank, const OwnStores& own, const std::map<int, int>& needed) {
     const Stores* best = nullptr;
     std::ptrdiff_t most = 0;
     for (const Stores& stores : stores_[static_cast<std::size_t>(rank)]) {
-      const bool about =
-          std::any_of(part.stored_by.begin(), part.stored_by.end(), [&](int w) { return stores.work.contains(w); });
+      const bool about = std::any_of(own.told.begin(), own.told.end(), [&](int w) { return stores.work.contains(w); });
       const std::ptrdiff_t tells =
           std::count_if(needed.begin(), needed.end(), [&](const auto& other) { return is_done(stores.last, other); });
       if (!about || tells <= most) continue;
@@ -375,15 +395,9 @@ class Realiser {
       most = tells;
     }
     if (best != nullptr) return *best;
-    // A worker that adds all of the part by itself tells nobody.
-    std::vector<int> work = part.stored_by;
-    if (part.additions.size() == 1)
-      std::erase_if(work, [&](int w) {
-        return !needed.contains(knowledge_.last_positions(rank, std::span(&w, 1)).begin()->first);
-      });
-    const std::string name = plan_.buffer(added_up_buffer(plan_)).name + part.stretch.to_string();
+    const std::vector<int> work(own.told.begin(), own.told.end());
     note_stores(rank,
-                counter_of(rank, rank, work, fmt::format("{} of rank {} for its own sum", name, rank),
+                counter_of(rank, rank, work, fmt::format("{} of rank {} for its own sum", own.name, rank),
                            fmt::format("a worker of rank {} has stored its last part of the sum's summand", rank)),
                 work);
     return stores_[static_cast<std::size_t>(rank)].back();
