@@ -301,10 +301,9 @@ TEST(BindReduced, PlacementsOfOutputs) {
 
 TEST(BindReduced, BudgetsAreForReducedOutputsAndGatheredInputs) {
   EXPECT_EQ(error_of({{"communicate.a.memory_budget", "1 MiB"}}), "no error") << "all of it fits";
-  EXPECT_THAT(
-      error_of({{"communicate.a.memory_budget", "4 KiB"}}),
-      HasSubstr("--set communicate.a.memory_budget=4 KiB: tensor 'a' is gathered, takes 1.00 MiB and cannot be "
-                "bounded to 4.00 KiB"));
+  EXPECT_THAT(error_of({{"communicate.a.memory_budget", "4 KiB"}}),
+              HasSubstr("--set communicate.a.memory_budget=4 KiB: tensor 'a' is gathered, takes 1.00 MiB and cannot be "
+                        "bounded to 4.00 KiB"));
   EXPECT_THAT(error_of({{"tensors.a.inside", "\"shard(1)\""},
                         {"tensors.a.shape", "[\"M\", \"K * ranks\"]"},
                         {"communicate.a.memory_budget", "1 MiB"}}),
