@@ -8,6 +8,8 @@ import tuning
 
 KINDS = rows.KINDS | layer_rows.KINDS
 
+MOST_ROWS_OF_ONE_SHOT = 512  # all-reduces of few rows take one step, and every rank adds up all
+
 
 def is_product(row):
     return row.kind in rows.KINDS
@@ -57,7 +59,11 @@ def axes(row, sms, local, names):
 def settings(row, choice, ranks, of_ranks):
     """The overrides of the operator file; kernels that are built ahead for one rank need what `of_ranks` ranks have."""
     found = choice.overrides(row, ranks)
-    return found | tuning.place_of_sums(row.kind, of_ranks) if is_product(row) else found
+    if not is_product(row):
+        return found
+    if row.kind == "ar" and row.M <= MOST_ROWS_OF_ONE_SHOT and ranks > 1:
+        return found | {"communicate.c.algorithm": "one_shot"}
+    return found | tuning.place_of_sums(row.kind, of_ranks)
 
 
 def tiny(row, choice, ranks):

@@ -73,6 +73,13 @@ class Compiles(unittest.TestCase):
         for row in [row for row in rows.all_rows(2) if rows.TABLE in row.sources and row.M <= 2048]:
             self.compiled(row, tuning.default_choice(row, 2, 132))
 
+    def test_all_reduces_of_few_rows_take_one_step(self):
+        for row in [row for row in rows.all_rows(2) if row.kind == "ar" and row.M <= 1024]:
+            choice = tuning.default_choice(row, 2, 132)
+            file = SOURCE / "operators" / choice.operator_file(row)
+            plan = self.compiled_file(file, families.settings(row, choice, 2, 2), row.name)
+            self.assertEqual("one_shot" in plan["communication"], row.M <= families.MOST_ROWS_OF_ONE_SHOT, row.name)
+
     def test_every_product_of_the_table(self):
         """The operators that local.py makes."""
         for configuration in sorted(set(gemm_kernels.read_table(tuning.LOCAL_PRODUCTS).values()), key=str):
